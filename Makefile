@@ -39,7 +39,7 @@ $(STAMP): $(DEMO)
 # Databases, Ray and clients of a server: only tests need them, and those skip without them.
 $(INTEGRATIONS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[integrations]' && touch $@ \
-		|| echo "the extra integrations could not be installed: the tests of databases, Ray and openai will be skipped"
+		|| echo "the extra integrations could not be installed: the tests of databases and Ray will be skipped"
 
 # Clients that want other versions than .venv has. Their own packages come first, and .venv's (torch, fairspan) after.
 $(CLIENTS)/.installed: $(STAMP) $(INTEGRATIONS) constraints-clients.txt

@@ -1,9 +1,8 @@
-"""`fairspan.embed` against the bare model, its speed by size of model, and the memory of a million
-rows.
+"""`fairspan.embed` against the bare model, and its speed by size of model.
 
-    python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda] [--dtype
-    float16] [--rounds 3] python -m benchmarks.embedding sizes --device cuda [--texts 40000] python
-    -m benchmarks.embedding memory [--texts 1000000]
+    python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda]
+                                         [--dtype float16] [--rounds 3]
+    python -m benchmarks.embedding sizes --device cuda [--texts 40000]
 
 `speed`: a model on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted
 by their tokens, and is `model.encode_document` at the fastest of four batch sizes. The other side
@@ -13,9 +12,6 @@ figure is the median of the ratios.
 `sizes`: tokens/s from JSONL to Parquet with random weights, which do not change the speed. Passages
 have a median of 60 words and are read by the plain model; documents have one of 700, and are read
 by `fair`, up to 4,096 tokens.
-
-`memory`: the most that short rows through a model of one layer take above what the process has with
-the model.
 """
 
 from __future__ import annotations
@@ -23,9 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from math import log
@@ -137,37 +131,8 @@ def measure_sizes(given: argparse.Namespace) -> None:
             print(f"{shape.name}, {name}: {summary['tokens'] / seconds:,.0f} tokens/s", flush=True)
 
 
-def measure_memory(given: argparse.Namespace) -> None:
-    model = random_model(Shape("one layer, 64 wide", 1, 64, 2), "mean", 128)
-    model.encode_document([" ".join(WORDS[:16])] * 64, show_progress_bar=False)
-    before = most = _resident()
-    over = threading.Event()
-
-    def watch() -> None:
-        nonlocal most
-        while not over.wait(0.05):
-            most = max(most, _resident())
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    texts = make_texts(given.texts or 1_000_000, 9, 16, WORDS)
-    seconds, summary = embed(model, texts, calibration="plain")
-    over.set()
-    watching.join()
-    print(
-        f"{summary['rows']:,} rows in {seconds:.0f} s: {(most - before) / 2**20:,.0f} MiB above "
-        "the "
-        f"{before / 2**20:,.0f} MiB with the model"
-    )
-
-
-def _resident() -> int:
-    """Bytes in memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 def main() -> None:
-    measures = {"speed": measure_speed, "sizes": measure_sizes, "memory": measure_memory}
+    measures = {"speed": measure_speed, "sizes": measure_sizes}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

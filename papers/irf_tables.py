@@ -3,7 +3,7 @@
 IRF is "Information Representation Fairness in Long-Document Embeddings" (2026, arXiv 2601.16934).
 docs/papers.md has the commands of the audits; tables for which RUN has no documents are left out.
 A run of gte-multilingual-base gets the tables of mGTE, one of jina-embeddings-v3 those of jina-v3,
-and any other model both. In Tables 16 to 19 c. is calibrated (128-last_half) and uc. is plain.
+and any other model both. In Tables 16 to 19 c. is calibrated (paper) and uc. is plain.
 
 Time: seconds; nothing is embedded. OUT gets each table as Markdown, as LaTeX (it needs booktabs and
 amssymb) and, with intervals, as CSV.
@@ -25,7 +25,6 @@ from scripting import make_app, run
 PUBLISHED = Path(__file__).parent / "irf.csv"
 MODELS = {"mGTE": "gte-multilingual-base", "jina-v3": "jina-embeddings-v3"}
 """The paper's names of its models, and how theirs on the hub begin, without the owner."""
-CALIBRATED = "128-last_half"
 MARKERS = "none p < .001, ◇ p < .01, □ p < .05, • not significant"
 LATEX = {"β": r"$\beta$", "−": "$-$", "◇": r"$^{\Diamond}$", "□": r"$^{\square}$"}
 LATEX |= {"•": r"$^{\bullet}$", "_": r"\_", "&": r"\&", "%": r"\%"}
@@ -80,13 +79,12 @@ def published() -> pl.DataFrame:
 
 
 def read_run(folder: Path) -> pl.DataFrame:
-    """The coefficients of a run, under the paper's names of treatments."""
+    """The coefficients of a run."""
     log = fairspan.read_log(folder)
     if log.verb != "audit" or "coefficients" not in log.view.frames:
         raise DesignError(f"{folder} is no audit of representation or retention.")
     name = log.model.rstrip("/").rpartition("/")[2]
-    treatment = pl.col("treatment").replace("paper", CALIBRATED)
-    return log.frame("coefficients").with_columns(treatment, source=pl.lit(name), digits=3)
+    return log.frame("coefficients").with_columns(source=pl.lit(name), digits=3)
 
 
 def tables_of(measured: pl.DataFrame) -> Iterator[tuple[int, str, pl.DataFrame]]:

@@ -23,7 +23,6 @@ import polars as pl
 
 import fairspan
 from fairspan.design.cuts import LengthText, cut_documents
-from fairspan.design.plan import in_first_language
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError, require_whole
 from fairspan.report.drawing import require_drawing
@@ -104,8 +103,8 @@ def cut_sets(
     corpus: str, lengths: Sequence[int], counter: ModelTokens, count: int
 ) -> dict[str, Sequence[LengthText]]:
     """The same documents cut to each length at sentence borders."""
-    language, read = in_first_language(fairspan.Corpus.read(corpus, None, partial=True))
-    cuts = cut_documents(read, language, lengths, counter, documents=count, tolerance=0.2)
+    read = fairspan.Corpus.read_first(corpus)
+    cuts = cut_documents(read, read.languages[0], lengths, counter, documents=count, tolerance=0.2)
     for note in cuts.notes:
         say(f"note: {note}")
     return {f"{length} tokens": cuts.at(length) for length in cuts.lengths}
@@ -113,11 +112,11 @@ def cut_sets(
 
 def whole_texts(corpus: str, counter: ModelTokens, count: int) -> Sequence[LengthText]:
     """The first texts of a corpus; what a model reads of them is up to it."""
-    language, read = in_first_language(fairspan.Corpus.read(corpus, None, partial=True))
+    read = fairspan.Corpus.read_first(corpus)
     segments = read.segments[:count]
     tokens = counter.count([segment.text for segment in segments])
     return [
-        LengthText(segment.id, language, 0, segment.text, number)
+        LengthText(segment.id, segment.language, 0, segment.text, number)
         for segment, number in zip(segments, tokens, strict=True)
     ]
 

@@ -42,7 +42,6 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.design.cuts import natural_lengths
-from fairspan.design.plan import in_first_language
 from fairspan.encoding.spectra import Spectrum, spectra
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import require_whole
@@ -106,10 +105,10 @@ def main(
     require_whole("bin", bin)
     require_whole("texts", texts)
     calibrations = temperature_presets(temperatures)
-    language, read = in_first_language(fairspan.Corpus.read(corpus, None, partial=True))
+    read = fairspan.Corpus.read_first(corpus)
     loaded = prompts.open(model, max_seq_length)
     counter = ModelTokens(loaded, loaded.prompts.get("document") or "")
-    cuts = natural_lengths(read, language, counter, documents=texts, width=bin)
+    cuts = natural_lengths(read, read.languages[0], counter, documents=texts, width=bin)
     for note in cuts.notes:
         say(f"note: {note}")
     by_length = {length: [text.text for text in cuts.at(length)] for length in cuts.lengths}

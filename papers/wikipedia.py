@@ -34,7 +34,7 @@ from urllib3.exceptions import HTTPError
 
 import fairspan
 from fairspan.corpus.corpus import parse_languages
-from fairspan.corpus.rows import Row, read_lines
+from fairspan.corpus.files import read_lines
 from fairspan.errors import CorpusError, UnsupportedModel, first_line, require_whole
 from scripting import Words, make_app, run, say
 
@@ -232,10 +232,10 @@ class Reader:
     def _pages(self, path: Path) -> Iterator[Mapping[str, Any]]:
         """Articles on the topics that are no disambiguation pages."""
         wiki = wiki_of(self.language)
-        for row, _ in read_lines(path.name, path):
-            if not isinstance(row, Row):
-                raise CorpusError(f"{path.name} is no CirrusSearch dump: {row.reason}")
-            page = row.fields
+        for record in read_lines(path.name, path):
+            if record.fault:
+                raise CorpusError(f"{path.name} is no CirrusSearch dump: {record.fault}")
+            page = record.fields
             # Before every page is a line with its number.
             if page.get("namespace") != 0 or "title" not in page:
                 continue

@@ -14,6 +14,7 @@ from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
+import pytest
 
 DIMENSIONS = 16
 Body = dict[str, Any]
@@ -152,6 +153,7 @@ def hangs_up(handler: Handler, body: Body) -> None:
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[Server]:
+    pytest.importorskip("openai", reason="needs the extra endpoint")
     told = Server(**settings)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Handler,), {"told": told}))
     server.daemon_threads = True

@@ -20,7 +20,7 @@ from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
-PLAIN = as_treatment("none").name
+PLAIN = as_treatment("plain").name
 MILD = "tempscale+temperature=0.9"
 STRONG = "tempscale+temperature=0.8"
 DOCUMENTS = 40

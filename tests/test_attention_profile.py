@@ -184,21 +184,6 @@ def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
     assert np.abs(shares[: LAYERS // 2] - 1 / 6).max() > 0.05
 
 
-def test_segments_are_baskets(make_tiny: Make) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), layers="last", bos="original", eos="equal")
-    pages = [
-        fairspan.SegmentedText([words(count, seed=count) for count in counts])
-        for counts in ([3, 20], [9])
-    ]
-    rows = list(attention_rows(fair, [*pages, words(12)]))
-    assert_close(rows, by_matrices(fair, [*pages, words(12)], "cls"))
-    # Four baskets: eos has a quarter, bos what it had, and the two segments divide the rest.
-    masses = rows[0].masses[-1]
-    segments = [masses[1:4].sum(), masses[4:24].sum()]
-    assert segments == pytest.approx([(0.75 - masses[0]) / 2] * 2, abs=1e-6)
-    assert masses[24] == pytest.approx(0.25, abs=1e-6)
-
-
 @pytest.mark.parametrize("settings", [None, {"basket_size": 7, "strength": 0.5}])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_blocks_do_not_show(

@@ -19,12 +19,12 @@ def test_options_from_plain_values() -> None:
         "sizes": [3],
         "design": "permutations",
     }
-    options = AuditOptions(**asked, treatments=["none", "64-last"], seed=3)
+    options = AuditOptions(**asked, treatments=["plain", "paper+layers=last"], seed=3)
     assert (options.design, options.sizes, options.seed) == ("permutations", (3,), 3)
-    assert options.all_treatments == (as_treatment("plain"), as_treatment("64-last"))
+    assert options.all_treatments == (as_treatment("plain"), as_treatment("paper+layers=last"))
     kept = json.loads(json.dumps(options.asked))
     assert {name: kept[name] for name in asked} == asked
-    assert [one["name"] for one in kept["treatments"]] == ["plain", "64-last"]
+    assert [one["name"] for one in kept["treatments"]] == ["plain", "paper+layers=last"]
     assert AuditOptions(mixed=["all"]).mixed == AuditOptions(mixed="all").mixed == "all"
 
 
@@ -43,7 +43,7 @@ def test_options_from_plain_values() -> None:
         ({"measures": ["fidelity"], "treatments": ["paper"]}, "treatments with paper: name one"),
         ({"inference": "cr1"}, "inference must be among auto, z, got 'cr1'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
-        ({"treatments": ["none", "paper", "plain"]}, "the treatment 'plain' is named twice"),
+        ({"treatments": ["plain", "paper", "plain"]}, "the treatment 'plain' is named twice"),
         ({"margin": 1}, "margin must be between 0 and 1, got 1"),
         ({"margin": "wide"}, "got 'wide'"),
         ({"margin": float("nan")}, "got nan"),

@@ -158,8 +158,8 @@ def test_missing_translations(tmp_path: Path) -> None:
     )
     assert said_by(Corpus.read, folder) == (
         "the languages of news do not have the same segments (de 3, en 8, it 1): de lacks "
-        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, or set "
-        "partial to use only the ids that they share."
+        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, set "
+        "partial to use only the ids that they share, or rename files whose names are no languages."
     )
     partial = Corpus.read(folder, partial=True)
     assert partial.ids() == ("a",)
@@ -208,15 +208,29 @@ def test_what_says_no_language_is_in_the_one_asked_for_or_in_none(tmp_path: Path
     assert len(Corpus.read(shards)) == 6
 
 
-def test_row_numbers_align_languages_without_ids(tmp_path: Path) -> None:
+def test_translations_need_ids(tmp_path: Path) -> None:
+    """Files named by languages hold translations, which row numbers do not match."""
     write(tmp_path / "en.jsonl", [{"text": "One."}, {"text": "Two."}])
     write(tmp_path / "de.jsonl", [{"text": "Eins."}, {"text": "Zwei."}])
-    corpus = Corpus.read(tmp_path)
-    assert corpus.ids() == ("1", "2")
-    assert "row numbers are used as ids" in corpus.notes[0]
-    write(tmp_path / "de.jsonl", [{"text": "Eins."}])
-    with pytest.raises(CorpusError, match=r"its languages differ in length \(de 1, en 2\)"):
-        Corpus.read(tmp_path, ["de", "en"], partial=True)
+    assert said_by(Corpus.read, tmp_path, kind=CorpusError) == (
+        "de.jsonl, line 1: there is no field 'id'. Fields there: text. Give translations the same "
+        "id, or rename files whose names are no languages. (and 3 more)"
+    )
+    (tmp_path / "de.jsonl").unlink()
+    assert Corpus.read(tmp_path).languages == ("en",)
+    assert Corpus.read(tmp_path).ids() == ("en.jsonl#1", "en.jsonl#2")
+
+
+def test_the_first_language_is_read_alone(tmp_path: Path) -> None:
+    """English, or the first; what is not read is named."""
+    folder = write_folder(tmp_path / "folder", TEXTS)
+    (folder / "hi.jsonl").write_bytes(b"\xff not even text")
+    english = Corpus.read_first(folder)
+    assert (english.languages, len(english)) == (("en",), 3)
+    assert english.notes == ("not read: texts in de, hi; name a language to use it",)
+    file = write(tmp_path / "all.jsonl", labelled({"de": {"x": "Ein Text."}, "it": {"y": "Uno."}}))
+    assert Corpus.read_first(file).languages == ("de",)
+    assert Corpus.read_first("sample").notes == ()
 
 
 def test_the_embedded_sample() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from fairspan.corpus import hub
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Cursor, Fields
 from fairspan.corpus.source import open_source
+from fairspan.design.plan import choose_plans
 from fairspan.errors import CorpusError, MissingExtra
 from tests.saying import said_by
 from tests.test_corpus import TEXTS, labelled, segments, write
@@ -100,13 +100,50 @@ def test_where_languages_are(put: Put, configurations: Mapping[str, Mapping[str,
 def test_a_split_that_does_not_name_its_language(put: Put) -> None:
     name = put({"default": {"train": rows("en"), "test": rows("de")}})
     with pytest.raises(
-        CorpusError, match=r"wiki has several splits: name one of train, test, as owner/wiki:split"
+        CorpusError,
+        match=r"wiki has several splits: name one of train, test, as in owner/wiki:train",
     ):
         Corpus.read(name, ["en"])
     assert Corpus.read(f"{name}:train").languages == ("und",)
     assert Corpus.read(f"{name}:default:test", ["de"]).text("a", "de") == TEXTS["de"]["a"]
     with pytest.raises(CorpusError, match=r"has no configuration 'other': name one of default"):
         Corpus.read(f"{name}:other:test")
+
+
+def _configurations(*names: str) -> dict[str, dict[str, Rows]]:
+    return {name: {"train": [{"id": "a", "text": f"In {name}."}]} for name in names}
+
+
+def test_only_the_first_language_is_opened(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    name, opened = put(_configurations("de", "en", "fr")), []
+    load = datasets.load_dataset
+    monkeypatch.setattr(
+        datasets,
+        "load_dataset",
+        lambda place, configuration, **more: (
+            opened.append(configuration) or load(place, configuration, **more)
+        ),
+    )
+    plans, corpus = choose_plans(name, None, (), partial=True)
+    assert ([*map(str, plans)], corpus.text("a", "en")) == (["en"], "In en.")
+    assert opened == ["en"]
+    assert corpus.notes == ("not read: texts in de, fr; name a language to use it",)
+    Corpus.read(name, ["fr", "de"])
+    assert opened[1:] == ["de", "fr"]
+
+
+def test_configurations_with_other_names_are_no_languages(put: Put) -> None:
+    """As those of wikimedia/wikipedia."""
+    name = put(_configurations("20231101.de", "20231101.en"))
+    for languages in (None, ["en"]):
+        assert said_by(Corpus.read, name, languages, kind=CorpusError) == (
+            "owner/wiki has several configurations: name one of 20231101.de, 20231101.en, as in "
+            "owner/wiki:20231101.de."
+        )
+    english = Corpus.read(f"{name}:20231101.en", ["en"])
+    assert english.text(*english.segments[0].id, "en") == "In 20231101.en."
 
 
 def test_faults_have_their_row(put: Put) -> None:
@@ -117,10 +154,11 @@ def test_faults_have_their_row(put: Put) -> None:
     assert said == f"{place} 4: the id 'b' was already used at {place} 2. (and 1 more)"
 
 
-def test_reading_goes_on_from_a_row(put: Put) -> None:
-    source = open_source(f"{put({'default': {'en': rows('en')}})}:en", Fields())
-    found = [(row.fields["id"], place.row) for row, place in source.rows(Cursor(0, 1, 0, 1))]  # type: ignore[union-attr]
-    assert found == [("b", 2), ("c", 3)]
+def test_records_are_read_from_the_beginning_every_time(put: Put) -> None:
+    source = open_source(f"{put({'default': {'en': rows('en')}})}:en", columns=["id"])
+    for _ in range(2):
+        records = [(record.fields["id"], record.number) for record in source.records()]
+        assert records == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
@@ -152,7 +190,7 @@ def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> No
     for function in ("get_dataset_config_names", "get_dataset_split_names"):
         real = getattr(datasets, function)
         monkeypatch.setattr(datasets, function, lambda *given, revision, real=real: real(*given))
-    assert open_source(f"{name}:en", Fields()).identity["revision"] == "abc"
+    assert open_source(f"{name}:en").identity["revision"] == "abc"
     assert asked == ["abc"]
 
 

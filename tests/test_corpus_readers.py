@@ -12,9 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from fairspan.corpus import source
+from fairspan.corpus import files, source
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Fields
 from fairspan.errors import CorpusError
 from fairspan.runs.progress import Silent
 from fairspan.studies.tune.options import TuneOptions
@@ -39,7 +38,6 @@ def said(place: Path, languages: list[str] | None = None) -> str:
         (b"[", "not JSON (Expecting value, character 2). Each line holds one object."),
         (b'"b"', 'not an object but "b". Each line holds one object.'),
         (b'{"id": "b", "body": "x"}', "there is no field 'text'. Fields there: id, body."),
-        (b'{"text": "x"}', "there is no field 'id'. Fields there: text."),
         (b'{"id": "b", "text": 5}', "'text' must be text, got 5."),
         (b'{"id": "b", "text": ["x"]}', "'text' must be text, got [\"x\"]."),
         (b'{"id": 1.5, "text": "x"}', "'id' must be text or a whole number, got 1.5."),
@@ -121,11 +119,13 @@ def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
-    missing = "there is no field 'language'. Fields there: id, text."
-    assert said(path, ["en"]) == f"all.jsonl, line 2: {missing}"
+    wrong = "all.jsonl, line 2: earlier records have"
+    assert said(path, ["en"]) == f"{wrong} a 'language': give all one, or none."
     absent = path.read_bytes()
     path.write_bytes(absent.replace(b'"y"}', b'"y", "language": null}'))
-    assert said(path) == "all.jsonl, line 2: 'language' is null, and earlier records have one."
+    assert said(path) == f"{wrong} a 'language': give all one, or none."
+    path.write_bytes(b"\n".join(reversed(absent.splitlines())))
+    assert said(path) == f"{wrong} no 'language': give all one, or none."
     path.write_bytes(absent.replace(b'"y"}', b'"y", "language": 4}'))
     assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
@@ -175,9 +175,9 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
-    """Texts in any case; others by suffix and number, hidden ones and links included."""
+    """Texts in any case; others by suffix and number, links included, but no hidden ones."""
     texts = ["A.TXT", "b.markdown", "c.rst", "sub/d.Md"]
-    others = ["e.pdf", "f.csv", "sub/g.CSV", "h.json", "LICENSE", ".draft.md", ".git/i.md"]
+    others = ["e.doc", "f.csv", "sub/g.CSV", "h.json", "LICENSE", ".draft.md", ".git/i.md"]
     (tmp_path / "sub").mkdir()
     (tmp_path / ".git").mkdir()
     for name in (*texts, *others):
@@ -188,15 +188,15 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "sub")
     corpus = Corpus.read(tmp_path)
     assert [*corpus.ids()] == texts
-    left_out = "2 .csv, 2 hidden, 1 .json, 1 .pdf, 1 dangling link(s), 1 linked folder(s)"
+    left_out = "2 .csv, 1 .doc, 1 .json, 1 .md, 1 linked folder(s)"
     notes = [f"not read: {left_out}, 1 without a suffix"]
-    assert sorted(corpus.notes) == sorted([*notes, "left out, since empty: empty.txt"])
-    assert source.open_source(tmp_path, Fields()).notes == tuple(notes)
+    assert sorted(corpus.notes) == sorted([*notes, "left out: empty.txt: 'text' is empty."])
+    assert source.open_source(tmp_path).notes == tuple(notes)
     assert Corpus.read(tmp_path / "A.TXT").text("A.TXT", "und") == "About A.TXT."
     write(tmp_path / "index.jsonl", [{"text": "One."}])
     corpus = Corpus.read(tmp_path)
     assert len(corpus) == 1
-    assert "2 .csv, 2 .txt, 2 hidden, 1 .json, 1 .markdown, 1 .md," in corpus.notes[0]
+    assert "2 .csv, 2 .md, 2 .txt, 1 .doc, 1 .json, 1 .markdown," in corpus.notes[0]
     assert "texts are read where no .jsonl or .parquet file is beside them" in corpus.notes[0]
     assert corpus.notes[0] in said_by(TuneOptions(corpus=str(tmp_path)).check)
 
@@ -204,37 +204,55 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
 def test_a_text_that_is_not_utf_8_is_left_out_and_named(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_bytes(b"caf\xe9")
-    said_of_one = "0.txt: byte 4 of the file (0xe9) is not UTF-8. Save the file as UTF-8."
+    said_of_one = "0.txt: not UTF-8. Save the file as UTF-8."
     assert said(tmp_path / "0.txt") == said_of_one
     assert said(tmp_path) == f"{said_of_one} (and 4 more)"
     (tmp_path / "good.md").write_text("Good.")
     corpus = Corpus.read(tmp_path)
     assert corpus.ids() == ("good.md",)
-    assert corpus.notes == ("left out, since not UTF-8: 0.txt, 1.txt, 2.txt and 2 more",)
+    assert corpus.notes == (
+        "left out: 0.txt, 1.txt, 2.txt and 2 more: not UTF-8. Save the file as UTF-8.",
+    )
     if sys.platform == "linux":  # where names of files may be any bytes
         (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_bytes(b'{"text": "One."}')
         assert Corpus.read(tmp_path).ids() == ("caf\\xe9.jsonl#1",)
 
 
-def test_file_names_are_languages_only_if_ids_are_shared(tmp_path: Path) -> None:
-    """Of departments called hr and it; ids that only count texts do not show translations."""
-    for name, count in (("hr", 3), ("it", 2)):
-        write(
-            tmp_path / f"{name}.jsonl", [{"id": f"{name}-{n}", "text": "x"} for n in range(count)]
-        )
-    corpus = Corpus.read(tmp_path)
-    assert (corpus.languages, len(corpus)) == (("und",), 5)
-    (note,) = corpus.notes
-    assert note.startswith("hr.jsonl, it.jsonl share no ids and are read as texts in no language")
-    assert Corpus.read(tmp_path, ["it"]).languages == ("it",)
-    rows = [{"text": "x"}, {"text": "y"}, {"text": "z"}]
-    write(tmp_path / "hr.jsonl", rows)
-    write(tmp_path / "it.jsonl", rows[:2])
-    assert Corpus.read(tmp_path).ids()[-1] == "it.jsonl#2"
-    write(tmp_path / "hr.jsonl", [row | {"id": n} for n, row in enumerate(rows)])
-    write(tmp_path / "it.jsonl", [row | {"id": n} for n, row in enumerate(rows[:2])])
-    assert said(tmp_path).startswith("hr.jsonl, it.jsonl have the same ids, and not as many texts")
-    assert len(Corpus.read(tmp_path, ["it", "hr"], partial=True)) == 5
+def test_file_names_are_languages_only_if_all_are_codes(tmp_path: Path) -> None:
+    """A folder with other names, such as those of parts or of splits, is in no named language."""
+    for name in ("en", "part-1"):
+        write(tmp_path / f"{name}.jsonl", [{"id": f"{name}-{n}", "text": "x"} for n in range(3)])
+    assert Corpus.read(tmp_path).languages == ("und",)
+    assert Corpus.read(tmp_path, ["de"]).languages == ("de",)
+    (tmp_path / "part-1.jsonl").rename(tmp_path / "pt-BR.jsonl")
+    assert Corpus.read(tmp_path, partial=True).languages == ("en", "pt-BR")
+    assert said(tmp_path).endswith("or rename files whose names are no languages.")
+    (tmp_path / "pt-BR.jsonl").rename(tmp_path / "dev.jsonl")
+    assert Corpus.read(tmp_path).languages == ("und",)
+
+
+def test_a_row_group_of_parquet_is_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each of its slices, however long it is."""
+    count = 100_000
+    path = tmp_path / "rows.parquet"
+    texts = {"text": [f"text {number}" for number in range(count)]}
+    pl.DataFrame(texts).write_parquet(path, row_group_size=count)
+    queries = 0
+    collect = pl.LazyFrame.collect
+
+    def counted(frame: pl.LazyFrame, *options: Any, **more: Any) -> Any:
+        nonlocal queries
+        queries += "SLICE" in frame.explain()
+        return collect(frame, *options, **more)
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", counted)
+    records = [*files.read_parquet("rows.parquet", path, files.TEXT)]
+    assert [record.fields["text"] for record in records] == texts["text"]
+    assert [record.number for record in records] == [*range(1, count + 1)]
+    assert records[-1].done == path.stat().st_size
+    assert queries <= 1
 
 
 @pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)

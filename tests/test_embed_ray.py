@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 import fairspan
 from fairspan.embedding.run import embed
+from fairspan.embedding.shards import shard_name
 from fairspan.errors import DesignError, FairspanError, MissingExtra
 from tests.tiny import words
 
@@ -48,13 +50,13 @@ def cluster() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of different lengths; a number for a text, no JSON, a blank line and an id twice."""
+    """Rows of different lengths; a number for a text, no JSON, a blank line and an empty text."""
     file = tmp_path_factory.mktemp("input") / "documents.jsonl"
     rows = [{"id": f"d{row}", "text": words(3 + row * 7 % 40, row)} for row in range(ROWS)]
     lines = [json.dumps(row).encode() for row in rows]
     lines[10] = b'{"id": "wrong", "text": 5}'
     lines[30:32] = b"\xff{", b""
-    lines[90] = b'{"id": "d0", "text": "w1 w2"}'
+    lines[90] = b'{"id": "d0", "text": " "}'
     file.write_bytes(b"\n".join(lines) + b"\n")
     return file
 
@@ -101,8 +103,8 @@ def test_ray_is_an_extra(
     ("address", "said"),
     [
         ("127.0.0.1:1", "no Ray cluster at 127.0.0.1:1"),
-        ("ray://127.0.0.1:10001", "auto or host:port"),
-        ("somewhere", "auto or host:port"),
+        ("ray://127.0.0.1:10001", "set address=auto, or host:port"),
+        ("somewhere", "set address=auto, or host:port"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_refused(
@@ -195,14 +197,51 @@ def test_an_actor_that_dies_is_started_again(
     killed: list[int] = []
     embed_one = RayActors._embed
 
-    def killing(self: RayActors, actor: Any, unit: Any) -> Any:
+    def killing(self: RayActors, actor: Any, alone: Any, unit: Any) -> Any:
         if unit.number == 3 and not killed:
             killed.append(unit.number)
             self._ray.kill(actor, no_restart=False)
-        return embed_one(self, actor, unit)
+        return embed_one(self, actor, alone, unit)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RayActors, "_embed", killing)
         embed(model, documents, tmp_path / "out", engine="ray", actors=1, **TENS)
     assert killed
+    assert_same(tmp_path / "out", on_one_machine)
+
+
+class Deadly(str):
+    """A text that ends the process that receives it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+@pytest.mark.slow
+def test_a_unit_that_kills_its_actor_is_named_and_the_rest_goes_on(
+    cluster: str, documents: Path, on_one_machine: Path, model: str, tmp_path: Path
+) -> None:
+    """The unit beside it in the same actor is embedded; the next call tries the named one again."""
+    from fairspan.embedding import run as job
+
+    units = job.units_of
+
+    def deadly(*given: Any) -> Iterator[Any]:
+        for unit in units(*given):
+            texts = [replace(row, text=Deadly(row.text)) for row in unit.rows]
+            yield replace(unit, rows=texts) if unit.number == 3 else unit
+
+    how: dict[str, Any] = {"engine": "ray", "actors": 1, **TENS}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "units_of", deadly)
+        with pytest.raises(FairspanError) as caught:
+            embed(model, documents, tmp_path / "out", **how)
+    assert f"at {shard_name(3)} (documents.jsonl, line 31 to 41). Perhaps" in str(caught.value)
+    assert str(caught.value).endswith("the same command tries again what is missing.")
+    names = {file.name for file in (tmp_path / "out").glob("part-*")}
+    assert names == {shard_name(number) for number in range(12)} - {shard_name(3)}
+    assert (
+        json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())["status"] != "complete"
+    )
+    embed(model, documents, tmp_path / "out", **how)
     assert_same(tmp_path / "out", on_one_machine)

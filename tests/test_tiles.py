@@ -591,7 +591,7 @@ def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
     model = fairspan.calibrate(own, "plain", max_seq_length=600)
     tiled = fairspan.calibrate(own, "tiles-64", max_seq_length=2000)
     assert fairspan.calibrate(tiled, "tiles-16").max_seq_length == 2000
-    for preset in ("paper", "none"):
+    for preset in ("paper", "plain"):
         again = fairspan.calibrate(tiled, preset)
         wanted = fairspan.calibrate(model, preset).encode(words(900))
         assert again.max_seq_length == model.max_seq_length

@@ -94,7 +94,7 @@ class Verb:
         return typed
 
 
-SMALL = {"treatments": ["none", STRONG], "batch_tokens": 100}
+SMALL = {"treatments": ["plain", STRONG], "batch_tokens": 100}
 OTHERS = [{"seed": 1}, {"treatments": ["paper"]}, {"prompt": "w1 "}]
 VERBS = [
     Verb(
@@ -109,7 +109,7 @@ VERBS = [
     ),
     Verb(
         "collapse",
-        {"lengths": [10, 20, 40], "documents": 8, "treatments": ["none", STRONG]}
+        {"lengths": [10, 20, 40], "documents": 8, "treatments": ["plain", STRONG]}
         | {"batch_tokens": 25},
         OTHERS,
     ),

@@ -1,4 +1,4 @@
-"""What a user can put right. Messages name an option by its keyword, such as `too_long`."""
+"""What a user can put right. Messages name an option by its keyword, such as `max_tokens`."""
 
 from collections.abc import Iterable
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def test_a_model_is_written_into_an_empty_folder(run: Run, folder: Path, tmp_pat
     assert (tmp_path / "fair").stat().st_ino == identity
     assert not [file for file in (tmp_path / "fair").iterdir() if file.name.startswith(".")]
     assert fairspan.load(tmp_path / "fair").encode("w1").shape == (32,)
+
+
+def test_the_last_line_opens_the_model(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Both of its calls, as they are printed."""
+    out = tmp_path / "fair"
+    done = run("calibrate", folder, out, "--preset", "tiles-64").ok
+    last = done.out.strip().splitlines()[-1]
+    calls = re.findall(r"(?:SentenceTransformer|fairspan\.load)\(.*?\)", last)
+    names = {"SentenceTransformer": SentenceTransformer, "fairspan": fairspan}
+    vectors = [eval(call, names).encode("w1 w2") for call in calls]
+    assert len(vectors) == 2
+    assert np.array_equal(*vectors)
 
 
 @pytest.mark.parametrize("out", ["file/fair", "file/a/b", "x" * 300])

@@ -78,7 +78,6 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: P
     said = json.loads(done.out)
     assert [stage["name"] for stage in said["stages"]] == TREATMENTS
     assert said["tokens"] == sum(stage["tokens"] for stage in said["stages"]) > 0
-    assert said["seconds"] is None, "no run has measured a speed"
     assert not list(tmp_path.iterdir())
 
 

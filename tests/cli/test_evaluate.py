@@ -121,7 +121,7 @@ def test_a_collection_by_its_folder_and_by_a_split(
         ("pages", "", "there is no task 'pages': it is 'passages', the folder of a collection"),
         ("empty", "", "is not a task: it has no qrels folder"),
         ("asked/qrels/train.tsv", "", "there is no task"),
-        ("asked", "--treatments paper+baskets=segments", "of 8 documents the segments are not"),
+        ("asked", "--treatments fair+tiles=segments", "of 8 documents the segments are not"),
         ("asked", "--vectors 1,1", "vectors must name different numbers, got 1, 1"),
         ("asked", "--vectors few", "vectors must be whole numbers from 1 on, or all, got few"),
         ("asked", "--query-words 15", "query_words is for passages: omit it for"),

@@ -61,7 +61,7 @@ def exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> ExitCode:
 
     def code(log: RunLog, condition: str) -> int:
         monkeypatch.setattr("fairspan.cli.run_study._outcome", lambda *_: log)
-        return run(log.verb, "--treatments", "none,tiles-64,paper", "--fail-if", condition).code
+        return run(log.verb, "--treatments", "plain,tiles-64,paper", "--fail-if", condition).code
 
     return code
 
@@ -136,9 +136,9 @@ def test_mistakes_are_one_line_before_anything_is_loaded(
 
 
 def test_the_treatment_that_is_named_decides(tmp_path: Path, exit_code: ExitCode) -> None:
-    """By any of its names; one that was not measured is a mistake."""
+    """One that was not measured is a mistake."""
     log = audited(tmp_path / "pair", {"plain": 0.06, "tiles-64": 0.001})
-    named = {"plain": 1, "none": 1, "tiles-64": 0, "paper": 2}
+    named = {"plain": 1, "tiles-64": 0, "paper": 2}
     assert {name: exit_code(log, f"{name}:biased") for name in named} == named
 
 

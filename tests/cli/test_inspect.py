@@ -46,7 +46,7 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
 
 
 def test_what_was_never_seen_is_printed(run: Run, model: Path, page: Path) -> None:
-    done = run("inspect", model, page, "--max-seq-length", "40", "--treatments", "none").ok
+    done = run("inspect", model, page, "--max-seq-length", "40", "--treatments", "plain").ok
     assert "plain  40 of 71 tokens read" in done.out
     assert "Traceback" not in done.err
 
@@ -60,7 +60,7 @@ def test_stdin_may_be_text_or_json(
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         borders = ["--borders", "rule"] if segments == 2 else []
-        done = run("inspect", model, "-", *borders, "--json", "--treatments", "none").ok
+        done = run("inspect", model, "-", *borders, "--json", "--treatments", "plain").ok
         assert json.loads(done.out)["n"] == segments
         assert json.loads(done.out)["document"] == "stdin"
 

@@ -52,7 +52,7 @@ def test_names_of_files_are_shown_and_not_obeyed(save_tiny: Callable[[], Path], 
     model = save_tiny()
     forecast = run("audit", model, "--corpus", folder, "--dry-run", "--sizes", "3").ok
     failed = run("audit", model, "--corpus", folder / name)
-    failed.is_one_line(f"{shown}: byte 1 of the file (0xff) is not UTF-8")
-    assert f"left out, since not UTF-8: {shown}" in forecast.out
+    failed.is_one_line(f"{shown}: not UTF-8. Save the file as UTF-8.")
+    assert f"left out: {shown}: not UTF-8" in forecast.out
     for done in (forecast, failed, run("embed", model, folder, "out").ok):
         assert not {"\x1b", "\x9b"} & {*done.out, *done.err}

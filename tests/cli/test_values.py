@@ -29,8 +29,8 @@ def parsed(line: str) -> dict[str, Any]:
         ("audit --sets 12", {"sets": 12}),
         ("audit --mixed 'de:en, all'", {"mixed": ["de:en", "all"]}),
         (
-            "audit --treatments 'none,paper+layers=[1,3],q 1, d 0.8'",
-            {"treatments": ["none", "paper+layers=[1,3]", "q 1, d 0.8"]},
+            "audit --treatments 'plain,paper+layers=[1,3],fair'",
+            {"treatments": ["plain", "paper+layers=[1,3]", "fair"]},
         ),
         ("audit --prompt -x --fresh --fresh", {"prompt": "-x", "fresh": True}),
         ("audit --margin -1 --max_seq_length 3", {"margin": -1.0, "max_seq_length": 3}),
@@ -40,7 +40,6 @@ def parsed(line: str) -> dict[str, Any]:
         ("inspect m - --prompt=-", {"model": "m", "file": "-", "prompt": "-"}),
         ("calibrate m o --tile-size 64", {"model": "m", "out": Path("o"), "tile_size": 64}),
         ("calibrate m o --tile-size window", {"model": "m", "out": Path("o")}),
-        ("embed m i o --device cuda:0,cuda:1", {"device": ["cuda:0", "cuda:1"]}),
         ("report a --title ''", {"run": Path("a"), "title": ""}),
     ],
 )

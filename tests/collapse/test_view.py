@@ -346,7 +346,7 @@ def test_frames_are_json(study: RunLog) -> None:
 
 def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
     """One of two treatments: a page, with the verdict of that treatment."""
-    done = study_of(tmp_path, {PLAIN: RISING}, treatments=["none", STRONG])
+    done = study_of(tmp_path, {PLAIN: RISING}, treatments=[PLAIN, STRONG])
     log = with_entries(done, status="interrupted")
     assert log.verdicts.select("treatment", "verdict").rows() == [(PLAIN, "biased")]
     assert log.view.notes[0] == "this run was interrupted: 1 of 2 treatments were measured"

@@ -33,6 +33,7 @@ def narrow(model: SentenceTransformer, window: int) -> SentenceTransformer:
 
 
 TEXTS = [words(30, 1), words(5, 2), words(17, 3)]
+TILES = Calibration(strength=0, tile_size=8)
 BY_SIDE = Calibration(basket_size=8, temperature=PerSide(query=0.5, document=0.8))
 
 
@@ -84,7 +85,7 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
         for side in ("query", "document")
         for prompt in ("", "w1 ")
     ]
-    made.append(encoder(model, paper, "document", by_segments=True))
+    made.append(encoder(model, TILES, "document", by_segments=True))
     made.append(encoder(narrow(model, 10), plain, "document"))
     text = Text(words(30, 1), 32, borders=(0, 40))
     found = [np.asarray(one.vectors([text])[0]) for one in made]
@@ -100,7 +101,7 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
 
 
 def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
-    """A query that a calibration leaves alone; borders matter to segment baskets alone."""
+    """A query that a calibration leaves alone; borders matter to segments as tiles alone."""
     model = make_tiny("bert", "cls")
     text, other = Text(TEXTS[0], 32), Text(TEXTS[0], 99, borders=(0, 40))
     plain, paper = PRESETS["plain"], Calibration(basket_size=8)
@@ -111,7 +112,7 @@ def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
     assert asked.key(text) != encoder(model, paper).key(text)
     read = encoder(model, paper, "document")
     assert read.key(text) == read.key(other)
-    by_segments = encoder(model, paper, "document", by_segments=True)
+    by_segments = encoder(model, TILES, "document", by_segments=True)
     assert by_segments.key(text) != by_segments.key(other)
     spans = Text(TEXTS[0], 32, spans=((0, 5),))
     others = (text, Text(TEXTS[0], 32, spans=((0, 6),)))
@@ -120,10 +121,10 @@ def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("prompt", ["", "w7 w8 "])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_segments_as_baskets(make_tiny: Make, pooling: str, prompt: str) -> None:
+def test_segments_as_tiles(make_tiny: Make, pooling: str, prompt: str) -> None:
     """What `encode_segments` gives for the same segments; a text without borders is one segment."""
     model = make_tiny("bert", pooling)
-    calibration = Calibration(basket_size=8)
+    calibration = Calibration(strength=0, tile_size=8)
     fair = fairspan.calibrate(model, calibration)
     made = encoder(model, calibration, "document", by_segments=True, prompt=prompt)
     pages = [[words(3, 1), words(20, 2), words(6, 3)], [words(9, 4), words(2, 5)], [words(12, 6)]]
@@ -137,7 +138,7 @@ def test_segments_as_baskets(make_tiny: Make, pooling: str, prompt: str) -> None
     found = np.stack(made.vectors(texts))
     assert np.abs(found - by_hand).max() < BY_PADDING
     runs = np.stack(encoder(model, calibration, "document", prompt=prompt).vectors(texts))
-    assert np.abs(found - runs)[:2].max() > 1e-3, "runs of eight tokens are other baskets"
+    assert np.abs(found - runs)[:2].max() > 1e-3, "tiles of eight tokens are others"
     spanned = made.with_spans([replace(text, spans=((0, 5),)) for text in texts])
     assert np.abs(np.stack([vector for vector, _ in spanned]) - by_hand).max() < BY_PADDING
 

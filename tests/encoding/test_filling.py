@@ -31,6 +31,13 @@ Make = Callable[..., SentenceTransformer]
 # Batches.
 
 
+def test_a_batch_has_no_more_padding_than_a_pass_costs() -> None:
+    lengths = [450, 300, 120, 90, 60, 40, 20, 10]
+    sizes = [[lengths[n] for n in batch] for batch in batches(lengths, 1000, pass_tokens=48)]
+    assert sizes == [[450], [300], [120, 90], [60, 40], [20, 10]]
+    assert len(batches(lengths, 10_000, pass_tokens=10_000)) == 1
+
+
 @given(
     st.lists(st.integers(1, 600), max_size=80), st.integers(1, 4000), st.integers(1, 9) | st.none()
 )

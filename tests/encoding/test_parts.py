@@ -11,6 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
+from fairspan.embedding.shards import shard_name
 from fairspan.embedding.worker import UnitWorker
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import Characters, ModelTokens
@@ -162,7 +163,7 @@ def test_embed_writes_a_row_for_every_part(
     assert first["part"].to_list() == list(range(len(first)))
     assert result.summary["rows"] == len(rows)
     # A lost shard is embedded again, with the same bits.
-    (tmp_path / "out" / "part-00001.parquet").unlink()
+    (tmp_path / "out" / shard_name(1)).unlink()
     again = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
     assert again.scan().collect().equals(rows)
 

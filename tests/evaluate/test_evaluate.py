@@ -614,7 +614,7 @@ def test_what_cannot_be_searched(
     with pytest.raises(CorpusError, match="all queries are about one document, and errors need 2"):
         evaluate(make_tiny(), alone.write(tmp_path / "one"))
     with pytest.raises(CorpusError, match="makes every segment a basket, and of 15 documents the"):
-        evaluate(make_tiny(), treatments=["plain", f"{B8}+baskets=segments"])
+        evaluate(make_tiny(), treatments=["plain", "tiles-8+tiles=segments"])
 
 
 # The real model.

@@ -63,6 +63,7 @@ def test_the_reference_is_that_of_the_first_treatment_if_it_has_one_pass() -> No
 
 def test_an_endpoint_has_no_reference_that_was_not_asked_for() -> None:
     """What it embeds may cost money. It can be asked for."""
+    pytest.importorskip("openai", reason="needs the extra endpoint")
     model = Endpoint("http://127.0.0.1:9/v1", "m")
     assert kinds(EvaluateOptions(model)) == {"plain": ("whole",), "chunk-mean": ("whole",)}
     both = EvaluateOptions(model, treatments=["plain"], vectors=[1, "all"])

@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.corpus.document_file import read_document
-from fairspan.corpus.marked_text import mark, paragraphs
-from fairspan.corpus.sentences import sentences
-from fairspan.design.parts import balance, split_parts
+from fairspan.corpus.marked_text import mark
 from fairspan.encoding.model_encoder import ModelEncoder
-from fairspan.encoding.tokens import Characters, ModelTokens, read_text
-from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
+from fairspan.encoding.tokens import ModelTokens, read_text
+from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
 from tests.saying import said_by
@@ -66,7 +64,7 @@ def test_representation_is_what_encode_gives_by_hand(
         architecture, pooling, padding_side="left" if architecture == "qwen3" else "right"
     )
     parts = texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["none", PAPER])
+    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
     for reading, by in zip(
         found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True
     ):
@@ -78,7 +76,7 @@ def test_representation_is_what_encode_gives_by_hand(
 def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) -> None:
     """One token for each word, between two special ones; not for CLS pooling or cut documents."""
     model, parts = make_tiny("bert", "mean"), texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["none", PAPER])
+    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
     calibrated = fairspan.calibrate(model, "paper", basket_size=16)
     borders = np.cumsum([1, *map(len, map(str.split, parts))])
     for reading, by in zip(found.readings, [model, calibrated], strict=True):
@@ -88,7 +86,7 @@ def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) ->
         assert reading.retention == pytest.approx([cosine(*pair) for pair in pairs], abs=1e-5)
         assert min(reading.retention) < 0.99
     for other, pages in ((make_tiny("bert", "cls"), parts), (model, texts(300, 200, 100))):
-        assert fairspan.inspect(other, pages, treatments=["none"]).readings[0].retention == ()
+        assert fairspan.inspect(other, pages, treatments=["plain"]).readings[0].retention == ()
 
 
 @pytest.mark.parametrize(
@@ -170,10 +168,10 @@ def test_shares_sum_to_one_or_are_unknown(cosines: list[float]) -> None:
         assert set(found) == {None}
 
 
-def test_segments_can_be_the_baskets(make_tiny: Make) -> None:
+def test_segments_can_be_the_tiles(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(20, 31)
-    found = fairspan.inspect(model, parts, treatments=["paper+baskets=segments"])
-    calibrated = fairspan.calibrate(model, "paper")
+    found = fairspan.inspect(model, parts, treatments=["tiles-64+tiles=segments"])
+    calibrated = fairspan.calibrate(model, "tiles-64")
     whole = fairspan.encode_segments(calibrated, [parts])[0]
     alone = [fairspan.encode_segments(calibrated, [[part]])[0] for part in parts]
     assert found.readings[0].representation == pytest.approx(
@@ -183,7 +181,7 @@ def test_segments_can_be_the_baskets(make_tiny: Make) -> None:
 
 def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(10, 10)
-    found = fairspan.inspect(model, parts, treatments=["none"], prompt="w1 w2 ")
+    found = fairspan.inspect(model, parts, treatments=["plain"], prompt="w1 w2 ")
     vectors = model.encode([f"w1 w2 {text}" for text in (" ".join(parts), *parts)])
     assert found.readings[0].representation == pytest.approx(
         [cosine(vectors[0], v) for v in vectors[1:]], abs=1e-5
@@ -199,7 +197,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
                 [[text.count(letter) + 1 for letter in "abc"] for text in sentences], dtype=float
             )
 
-    found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["none"])
+    found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["plain"])
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
     assert (found.unit, found.readings[0].window) == ("characters", None)
@@ -207,7 +205,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     with pytest.raises(UnsupportedModel, match="omit tiles"):
         fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles-64"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
-        fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
+        fairspan.inspect(object(), ["a", "b"], treatments=["plain"])  # type: ignore[arg-type]
 
 
 # --- what was never seen
@@ -220,7 +218,7 @@ def test_an_object_that_stops_reading_is_told_of() -> None:
                 [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
             )
 
-    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["none"])
+    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["plain"])
     assert any("does not read all of this text" in note for note in result.notes)
 
 
@@ -233,7 +231,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
 ) -> None:
     """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read."""
     model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
-    found = fairspan.inspect(model, parts, treatments=["none", "paper", "paper+baskets=segments"])
+    found = fairspan.inspect(model, parts, treatments=["plain", "paper"])
     first = found.readings[0]
     assert (found.length, first.window, first.unseen) == (602, 512, 90)
     told = [(s.tokens, s.seen, s.status) for s in found.segments]
@@ -249,7 +247,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
 
 def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
     assert [s.read for s in found.segments] == ["510 of 520", "0 of 30", "0 of 30"]
     assert found.readings[0].share == (1.0, 0.0, 0.0)
@@ -260,7 +258,7 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
     """RoBERTa's 600 positions begin after its padding index; max_seq_length is set to 2000."""
     model, parts = copy_sharing_weights(make_tiny("roberta", "cls")), texts(500, 300)
     model.max_seq_length = 2000
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert (found.readings[0].window, found.readings[0].unseen) == (598, 802 - 598)
     assert model.max_seq_length == 2000
     read = " ".join([*parts[0].split(), *parts[1].split()[:96]])
@@ -275,7 +273,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(
         str(tmp_path / "short")
     )
-    names, parts = ["none", "paper", "tiles-8"], texts(40, 30, 20)
+    names, parts = ["plain", "paper", "tiles-8"], texts(40, 30, 20)
     found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, max_seq_length=200)
     assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
@@ -315,7 +313,7 @@ def test_a_tokenizer_that_cuts_at_the_start_is_believed(
 ) -> None:
     model, parts = make_tiny("bert", "mean"), texts(100, 500)
     monkeypatch.setattr(model.tokenizer, "truncation_side", "left")
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert [(s.seen, s.status) for s in found.segments] == [(10, "cut"), (500, "seen")]
     first = found.segments[0]
     assert first.text[first.first : first.last].split() == parts[0].split()[-10:]
@@ -406,53 +404,14 @@ def test_segments_are_in_order_and_lose_no_letter(text: str, borders: str) -> No
 # --- parts
 
 
-@given(st.lists(st.integers(0, 30), min_size=2, max_size=9), st.data())
-def test_every_part_has_something(lengths: list[int], data: Any) -> None:
-    starts = balance(lengths, data.draw(st.integers(2, len(lengths))))
-    assert starts[0] == 0
-    assert all(a < b for a, b in pairwise([*starts, len(lengths)]))
-
-
-@given(st.integers(2, 40), st.integers(2, 9))
-def test_borders_are_nearest_to_equal_shares(units: int, count: int) -> None:
-    """Of equal units, none is further than half a unit away."""
-    starts = balance([7] * (units + count), count)
-    assert all(
-        abs(start - (units + count) * part / count) <= 0.5 for part, start in enumerate(starts)
-    )
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(2, 5))
-def test_parts_concatenate_to_the_text(lengths: list[int], count: int) -> None:
-    """Paragraphs of sentences of three words; between parts there is nothing but white space."""
-    text = "\n\n".join(
-        " ".join(f"Apples{n} are fruit." for n in range(length)) for length in lengths
-    )
-    try:
-        spans = split_parts(text, count, Characters())
-    except DesignError:
-        assert sum(lengths) < count
-        return
-    assert len(spans) == count
-    assert (spans[0][0], spans[-1][1]) == (0, len(text))
-    assert all(not text[a[1] : b[0]].strip() and a[1] < b[0] for a, b in pairwise(spans))
-    ends = {end for _, end in paragraphs(text)} | {
-        start + last
-        for start, end in paragraphs(text)
-        for _, last in sentences(text[start:end], "")
-    }
-    assert {end for _, end in spans} <= ends
-
-
 def test_a_text_without_borders_is_split_into_parts(make_tiny: Make) -> None:
     model = make_tiny("bert", "mean")
     text = "\n\n".join(words(length, length) for length in (10, 11, 19, 21, 20))
-    found = fairspan.inspect(model, text, treatments=["none"])
+    found = fairspan.inspect(model, text, treatments=["plain"])
     assert [segment.tokens for segment in found.segments] == [21, 19, 21, 20]
     assert found.borders == "in parts of about equal length"
     assert " ".join(segment.text for segment in found.segments).split() == text.split()
-    found = fairspan.inspect(model, text, treatments=["none"], parts=2)
+    found = fairspan.inspect(model, text, treatments=["plain"], parts=2)
     assert [segment.tokens for segment in found.segments] == [40, 41]
 
 
@@ -481,7 +440,7 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.txt", b" \n\t\n", "a.txt: the text is empty"),
-        ("a.txt", b"one\ntw\xff", "a.txt: byte 7 of the file (0xff) is not UTF-8"),
+        ("a.txt", b"one\ntw\xff", "a.txt: not UTF-8. Save the file as UTF-8."),
         ("a.txt", b"---\n\n---\n", "only separator lines"),
         ("a.json", b'{"segments": [\n{"text": "a"} {}]}', "a.json, line 2: not JSON"),
         ("a.json", b"3", "a.json: a document is an object or a list"),
@@ -518,12 +477,12 @@ def test_what_cannot_be_read_is_told_in_one_line(
     ("document", "options", "said"),
     [
         (["w1 w2"], {}, "one segment as given, and shares need two"),
-        ("w1 w2", {}, "the text has 1 sentences and cannot have 2 parts"),
+        ("w1", {}, "the text is too short for 2 parts"),
         ("w1 w2", {"borders": "line"}, "one segment by lines"),
         (["w1", "w2"], {"parts": 2}, "the segments are given"),
         ("w1.\nw2.", {"parts": 2, "borders": "line"}, "omit one of them"),
         ("w1. w2.", {"parts": 1}, "at least 2"),
-        ("w1. w2.", {"parts": 9}, "cannot have 9 parts"),
+        ("w1. w2.", {"parts": 9}, "too short for 9 parts"),
         ("w1\nw2", {"borders": "page"}, "borders must be one of"),
         (["w1", "w2"], {"treatments": ["chunk-mean"]}, "has no single pass"),
         (["w1", " "], {}, "segment 2: 'text' is empty"),

@@ -31,7 +31,8 @@ def test_pickles() -> None:
     """What a process pool sends: the text and its borders, not the text joined anew."""
     joined = SegmentedText(["a", "b c"])
     assert (joined, joined.starts) == ("a b c", [0, 2])
-    for page in (SegmentedText.cut("First.\n\nSecond.", [0, 8]), joined):
+    blanks = SegmentedText([" a\n", "b "])
+    for page in (SegmentedText.cut("First.\n\nSecond.", [0, 8]), joined, blanks):
         told = (str(page), page.segments, page.starts)
         for again in (pickle.loads(pickle.dumps(page)), copy.deepcopy(page), copy.copy(page)):
             assert type(again) is SegmentedText

@@ -173,7 +173,7 @@ def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
     file = next((here / "model").rglob("sentence_bert_config.json"))
     settings = json.loads(file.read_text("utf-8"))
     evaluate, tune = VERBS[1], TUNE
-    own = {"treatments": ["none", "tiles-8"], "sets": 12}
+    own = {"treatments": ["plain", "tiles-8"], "sets": 12}
     runs = []
     for length in (64, 32):
         file.write_text(json.dumps({**settings, "max_seq_length": length}), "utf-8")

@@ -72,7 +72,7 @@ def test_models_that_are_given_as_objects_have_different_names(
             open_subject(fairspan.calibrate(loaded, "paper")).name
             == f"{tmp_path / name} (calibrated)"
         )
-        assert open_subject(fairspan.calibrate(loaded, "none")).name == str(tmp_path / name)
+        assert open_subject(fairspan.calibrate(loaded, "plain")).name == str(tmp_path / name)
     loaded.model_card_data.model_id = "owner/model"
     assert open_subject(loaded).name == "owner/model"
     names = []
@@ -120,23 +120,25 @@ def beyond(folder: Path, window: int | None) -> Subject:
 
 def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     """What was asked for in tiles, and otherwise the positions."""
-    none, tiles, only = treatments = as_treatments(["none", "tiles-64", "tiles-64+sides=document"])
+    plain, tiles, only = treatments = as_treatments(
+        ["plain", "tiles-64", "tiles-64+sides=document"]
+    )
     asked = beyond(tmp_path, 100).reading(treatments)
     assert [asked.window(one) for one in treatments] == [40, 100, 100]
     assert [asked.window(one, "segments") for one in treatments] == [40, 100, 40]
     assert [asked.window(one, "queries") for one in treatments] == [40, 100, 40]
     assert asked.counters["document"].window == asked.counters["query"].window == 100
-    assert beyond(tmp_path, 100).reading([none, only]).counters["query"].window == 40
+    assert beyond(tmp_path, 100).reading([plain, only]).counters["query"].window == 40
     assert beyond(tmp_path, 100).reading([tiles], whole=True).counter.window == 100
 
 
 @pytest.mark.parametrize(
     ("names", "longest", "shortest"),
     [
-        (["none"], 40, 40),
-        (["none", "tiles-128+short_texts=leave"], None, 40),
+        (["plain"], 40, 40),
+        (["plain", "tiles-128+short_texts=leave"], None, 40),
         (["tiles-64"], None, None),
-        (["none", "chunk-mean"], 40, 40),
+        (["plain", "chunk-mean"], 40, 40),
     ],
 )
 def test_without_a_window_tiles_read_any_length(
@@ -152,7 +154,7 @@ def test_without_a_window_tiles_read_any_length(
     ("names", "whole", "said"),
     [
         (
-            ["none", "paper"],
+            ["plain", "paper"],
             False,
             "the model can read: use at most 40, or name a treatment in tiles, such as fair",
         ),
@@ -175,7 +177,7 @@ def test_a_window_that_nothing_reads_is_one_line(
 
 def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> None:
     """Under a treatment that puts another calibration in its place it does not."""
-    none, paper = treatments = as_treatments(["none", "paper"])
+    none, paper = treatments = as_treatments(["plain", "paper"])
     tiled = fairspan.calibrate(beyond(tmp_path, None).model, "tiles-16", max_seq_length=100)  # type: ignore[arg-type]
     subject = open_subject(tiled).reading(treatments)
     assert (subject.window(none), subject.window(paper), subject.counter.window) == (100, 40, 100)
@@ -208,11 +210,11 @@ def test_any_object_that_encodes() -> None:
     assert (subject.name, subject.fingerprint, subject.similarity) == ("Letters", None, "cosine")
     assert subject.counter.count_whole(["abc"]) == [3]
     assert subject.info == ModelInfo("Letters", None)
-    refuse_unsuited(subject, as_treatments(["none", "chunk-mean-20"]))
+    refuse_unsuited(subject, as_treatments(["plain", "chunk-mean-20"]))
     assert subject.with_prompts("w1 ").counter.count_whole(["abc"]) == [6]
     for attempt in (
-        lambda: refuse_unsuited(subject, as_treatments(["none", "paper"])),
-        lambda: refuse_unsuited(subject, as_treatments(["none"]), beyond=["retention"]),
+        lambda: refuse_unsuited(subject, as_treatments(["plain", "paper"])),
+        lambda: refuse_unsuited(subject, as_treatments(["plain"]), beyond=["retention"]),
         lambda: subject.transformer("mteb"),
         lambda: open_subject(object()),  # type: ignore[arg-type]
     ):
@@ -245,7 +247,7 @@ def test_inspecting_does_not_hash_the_weights(
 ) -> None:
     monkeypatch.setattr("fairspan.runs.subject.fingerprint", lambda model: pytest.fail("hashed"))
     found = fairspan.inspect(
-        make_tiny("bert", "mean"), ["w1 w2 w3", "w4 w5 w6"], treatments=["none"], progress=False
+        make_tiny("bert", "mean"), ["w1 w2 w3", "w4 w5 w6"], treatments=["plain"], progress=False
     )
     assert found.n == 2
 

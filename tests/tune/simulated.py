@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.treatment import Treatment
 from fairspan.runs.header import Header, ModelInfo, TaskInfo
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
@@ -31,12 +32,12 @@ METRIC = "ndcg@10"
 Values = Mapping[str, np.ndarray]
 
 
-def candidate(number: int) -> dict[str, Any]:
+def candidate(number: int) -> Treatment:
     """A treatment like no other, called c0, c1, …"""
-    return {"name": f"c{number}", "preset": "tiles-64", "tile_size": 16 + 8 * number}
+    return Treatment(f"c{number}", Calibration.preset(f"tiles-{16 + 8 * number}"))
 
 
-NAMES = [str(candidate(number)["name"]) for number in range(5)]
+NAMES = [candidate(number).name for number in range(5)]
 
 
 def rows_of(values: Values, shuffled: int = 0) -> pl.DataFrame:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fairspan.calibration.calibration import PRESETS
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.treatment import Treatment
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
 from tests.saying import said_by
 from tests.searches import write_beir
@@ -22,11 +23,14 @@ from tests.verbs import article
     [
         ({"candidates": []}, "name at least one treatment"),
         ({"candidates": "tiles-64"}, "candidates must be a list"),
-        ({"candidates": ["fair", "none"]}, "'plain' is what candidates are compared with: omit it"),
-        ({"candidates": [{"name": "plain", "preset": "fair"}]}, "'plain' is what candidates are"),
+        (
+            {"candidates": ["fair", "plain"]},
+            "'plain' is what candidates are compared with: omit it",
+        ),
+        ({"candidates": [Treatment("plain", PRESETS["fair"])]}, "'plain' is what candidates are"),
         ({"candidates": ["tiles-64", "tiles-64"]}, "is named twice"),
         (
-            {"candidates": ["fair", {"name": "mine", "preset": "fair"}]},
+            {"candidates": ["fair", Treatment("mine", PRESETS["fair"])]},
             "'fair' and 'mine' are the same: omit one of them",
         ),
         ({"candidates": ["chunk-mean"]}, "cannot be written to calibration.json: compare it with"),
@@ -43,8 +47,11 @@ def test_a_mistake_is_one_line(changes: dict[str, Any], said: str) -> None:
     assert said in said_by(TuneOptions, **changes)
 
 
+TILES = Calibration(tile_size=48)
+
+
 def test_candidates_are_compared_with_the_plain_model() -> None:
-    given: list[Any] = ["tiles-8", PRESETS["paper"], {"name": "mine", "tile_size": 48}]
+    given: list[Any] = ["tiles-8", PRESETS["paper"], Treatment("mine", TILES)]
     names = [item.name for item in TuneOptions(candidates=given).all_treatments]
     assert names == ["plain", "tiles-8", "paper", "mine"]
     assert [item.name for item in TuneOptions().all_treatments] == ["plain", *CANDIDATES]

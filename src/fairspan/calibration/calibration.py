@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,8 +25,6 @@ DEFAULT = "fair"
 """The preset of models that are calibrated without naming one."""
 LEAVE_PLAIN = 'calibration="plain"'
 """How to ask in Python for a model as it is."""
-REMOVED = {"long": "fair", "tiles": "tiles-64", "even": "plain+pooling=even+sides=document"}
-"""What to write in place of presets that there were."""
 WIDEST_WINDOW = 512
 """The most tokens that "window" stands for: what wider windows read at once, they find less of."""
 _OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos"}
@@ -42,12 +42,8 @@ _CHOICES = {
 
 def check_temperature(value: Any) -> float:
     """`value` as a temperature in (0, 1]."""
-    if not _is_number(value) or not 0 < value <= 1:
-        hint = "1 changes nothing; 0.8 is the published default."
-        raise DesignError(
-            f"temperature must be a number above 0 and at most 1, got {value!r}. {hint}"
-        )
-    return float(value)
+    allowed = "a number above 0 and at most 1"
+    return _check_number("temperature", value, allowed, lambda number: 0 < number <= 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +129,21 @@ class Calibration:
         require_whole("basket_size", self.basket_size)
         object.__setattr__(self, "layers", _parse_layers(self.layers))
         object.__setattr__(self, "temperature", _parse_temperature(self.temperature))
-        if not _is_number(self.strength) or not 0 <= self.strength <= 1:
-            raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
-        if not _is_number(self.ridge) or not 0 < self.ridge < math.inf:
-            raise DesignError(f"ridge must be a number above 0, got {self.ridge!r}.")
-        for name in ("strength", "ridge"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+        strength = _check_number(
+            "strength", self.strength, "a number from 0 to 1", lambda number: 0 <= number <= 1
+        )
+        object.__setattr__(self, "strength", strength)
+        ridge = _check_number(
+            "ridge", self.ridge, "a number above 0", lambda number: 0 < number < math.inf
+        )
+        object.__setattr__(self, "ridge", ridge)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
                 listed = ", ".join(map(repr, choices))
                 raise DesignError(f"{name} must be one of {listed}, got {value!r}.")
-        object.__setattr__(self, "level", bool(self.level))
+        for name in ("scale_position_bias", "level"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             limited = f"sides={self.sides!r} already limits the calibration to one side"
             raise DesignError(f"{limited}: give one temperature.")
@@ -155,22 +154,16 @@ class Calibration:
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
-        """A variant by name, with fields changed as in "paper+basket_size=64".
+        """A preset by its name, with fields changed as in "paper+basket_size=64".
 
-        "tiles-128" has tiles of 128 tokens, and "none" is "plain".
+        "tiles-128" has tiles of 128 tokens.
         """
-        word, *parts = map(str.strip, name.split("+"))
-        changes = dict(map(parse_change, parts))
-        stem, _, size = word.rpartition("-")
-        if stem == "tiles" and is_count(size):
-            tiles = cls(strength=0.0, temperature=0.8, tile_size=int(size), pooling="auto")
-            return tiles.but(**changes)
-        if word in REMOVED:
-            raise DesignError(f"the preset {word!r} was removed: write {REMOVED[word]!r} instead.")
-        if word not in (*PRESETS, "none"):
+        word, *changes = map(str.strip, name.split("+"))
+        preset = preset_of(word)
+        if preset is None:
             presets = f"{', '.join(PRESETS)}, or such as tiles-64"
             raise DesignError(f"there is no preset {name!r}. Presets: {presets}.")
-        return PRESETS["plain" if word == "none" else word].but(**changes)
+        return preset.but(**dict(map(parse_change, changes)))
 
     def but(self, **changes: Any) -> Calibration:
         """The same calibration with some fields changed."""
@@ -310,8 +303,7 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
 
 def _names_file(name: str) -> bool:
     like_a_path = name.endswith(".json") or Path(name).name != name
-    is_preset = name in (*PRESETS, *REMOVED, "none")
-    return not is_preset and (like_a_path or os.path.exists(name))
+    return preset_of(name) is None and (like_a_path or os.path.exists(name))
 
 
 def read_calibration(path: str | Path) -> Calibration:
@@ -337,21 +329,30 @@ def parse_change(part: str) -> tuple[str, Any]:
         raise DesignError(f"a field is written {form}, got {part!r}.")
     try:
         return field.strip(), json.loads(value)
-    except json.JSONDecodeError:
+    except ValueError:
         return field.strip(), value.strip()
 
 
 def is_count(text: str) -> bool:
     """Whether a text is a number in digits that does not begin with 0."""
-    return text.isdecimal() and text[0] in "123456789"
+    return re.fullmatch("[1-9][0-9]{0,8}", text) is not None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _check_number(
+    name: str, value: Any, allowed: str, is_allowed: Callable[[float], bool]
+) -> float:
+    """The value of a field as a float; raise unless it is an allowed number."""
+    number = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+    if not is_allowed(number):
+        raise DesignError(f"{name} must be {allowed}, got {value!r}.")
+    return number
 
 
 def _is_whole(value: Any, least: int) -> bool:
-    return _is_number(value) and isinstance(value, int) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _parse_temperature(value: Any) -> Temperature:
@@ -416,3 +417,11 @@ PRESETS: dict[str, Calibration] = {
     "tempscale": Calibration(strength=0.0, temperature=0.8),
     "plain": Calibration(strength=0.0),
 }
+
+
+def preset_of(word: str) -> Calibration | None:
+    """The preset of that name, such as "fair" or "tiles-64"; None if there is none."""
+    stem, _, size = word.rpartition("-")
+    if stem == "tiles" and is_count(size):
+        return Calibration(strength=0.0, temperature=0.8, tile_size=int(size), pooling="auto")
+    return PRESETS.get(word)

@@ -14,11 +14,9 @@ Viswanath 2018) removes such directions instead, from all vectors.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,8 +28,7 @@ NO_REST = 1e-5
 """The share of a vector beside μ below which it is rounding; float32 holds seven digits."""
 _CLOSEST = 1e-6
 """How near b may be to 0, where there is no common direction, and to 1, where there is no other."""
-_FORMAT = 1
-_SUFFIXES = (".json", ".safetensors")
+_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +68,13 @@ class CommonDirection:
         A vector without a rest, all zero or along the direction, stays as it is, and so does NaN.
         Computed in float64; floats keep their dtype.
         """
-        given_vectors = np.asarray(vectors)
-        if given_vectors.ndim != 2 or given_vectors.shape[1] != len(self.direction):
+        array = np.asarray(vectors)
+        if array.ndim != 2 or array.shape[1] != len(self.direction):
             raise DesignError(
                 f"this common direction levels vectors of {len(self.direction)} dimensions, "
-                f"[n, {len(self.direction)}], got an array of shape {given_vectors.shape}."
+                f"[n, {len(self.direction)}], got an array of shape {array.shape}."
             )
-        v = given_vectors.astype(np.float64)
+        v = array.astype(np.float64)
         mu = self.direction.astype(np.float64)
         b = self.share
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -86,8 +83,8 @@ class CommonDirection:
             length = np.linalg.norm(v, axis=1, keepdims=True)
             leveled = length * (b * mu + math.sqrt(1 - b * b) * rest / rest_length)
             result = np.where(rest_length > NO_REST * length, leveled, v)
-        is_float = np.issubdtype(given_vectors.dtype, np.floating)
-        return result.astype(given_vectors.dtype if is_float else np.float64)
+        is_float = np.issubdtype(array.dtype, np.floating)
+        return result.astype(array.dtype if is_float else np.float64)
 
     @property
     def digest(self) -> str:
@@ -96,33 +93,31 @@ class CommonDirection:
         return hashlib.sha256(self.direction.tobytes() + share.tobytes()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON or safetensors, by the suffix of the file."""
-        file = _file(path)
-        try:
-            if file.suffix == ".json":
-                values = {"format": _FORMAT, "share": self.share}
-                text = json.dumps({**values, "direction": self.direction.tolist()})
-                file.write_text(text + "\n", encoding="utf-8")
-            else:
-                from safetensors.numpy import save_file
+        """Write it as safetensors."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
 
-                share = np.array(self.share, dtype=np.float32)
-                save_file({"direction": self.direction, "share": share}, file)
-        except OSError as error:
+        file = _file(path)
+        share = np.array(self.share, dtype=np.float32)
+        try:
+            save_file({"direction": self.direction, "share": share}, file)
+        except (OSError, SafetensorError) as error:
             raise DesignError(f"{file} cannot be written: {first_line(error)}.") from None
 
     @classmethod
     def load(cls, path: str | Path) -> CommonDirection:
         """Read what `save` wrote; also the `model.safetensors` of a saved model's `Level`."""
+        from safetensors.numpy import load_file
+
         file = _file(path)
         try:
-            values = _read(file)
-            return cls(np.asarray(values["direction"]), values["share"])
+            values = load_file(file)
+            return cls(values["direction"], float(values["share"]))
         except FileNotFoundError:
             raise DesignError(f"there is no file {file}.") from None
         except OSError as error:
             raise DesignError(f"{file} cannot be read: {first_line(error)}.") from None
-        except Exception as error:  # a damaged file of either format raises errors of many kinds
+        except Exception as error:  # a damaged file raises errors of many kinds
             raise DesignError(
                 f"{file} is not a file that CommonDirection.save wrote: {first_line(error)}"
             ) from None
@@ -162,18 +157,6 @@ def fit_level(vectors: np.ndarray) -> CommonDirection:
 
 def _file(path: str | Path) -> Path:
     file = Path(path)
-    if file.suffix not in _SUFFIXES:
-        raise DesignError(f"{file} needs a suffix, {' or '.join(_SUFFIXES)}.")
+    if file.suffix != _SUFFIX:
+        raise DesignError(f"{file} needs the suffix {_SUFFIX}.")
     return file
-
-
-def _read(file: Path) -> Any:
-    """The values of a file by their names."""
-    if file.suffix == ".json":
-        values = json.loads(file.read_text(encoding="utf-8-sig"))
-        if values["format"] != _FORMAT:
-            raise ValueError(f"it has format {values['format']!r}, and this is {_FORMAT}.")
-        return values
-    from safetensors.numpy import load_file
-
-    return load_file(file)

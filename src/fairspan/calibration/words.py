@@ -24,22 +24,17 @@ _POOLINGS = {
 }
 
 
-def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
-    """Such as "tiles of 64 tokens at temperature 0.8 on documents"; "long texts" do not fit.
-
-    `by_segments`: the tiles, or the baskets where there are no tiles, are a document's segments.
-    """
+def in_words(calibration: Calibration) -> str:
+    """Such as "tiles of 64 tokens at temperature 0.8 on documents"; "long texts" do not fit."""
     if not calibration.acts:
         return "the plain model"
     cuts = []
     if calibration.tile_size is not None:
         size = calibration.tile_size
         tiles = f"tiles of {f'up to {WIDEST_WINDOW}' if size == WINDOW else size} tokens"
-        if by_segments:
-            tiles = "segments as tiles"
         cuts.append(f"long texts in {tiles}" if calibration.reads_what_fits_plainly else tiles)
     if calibration.strength > 0:
-        cuts.append(_baskets(calibration, by_segments and not cuts))
+        cuts.append(_baskets(calibration))
     words = [" and ".join(cuts)] if cuts else []
     temperature = calibration.temperature
     if isinstance(temperature, PerSide):
@@ -60,11 +55,9 @@ def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
     return ", ".join(filter(None, [how, "level vectors" if calibration.level else ""]))
 
 
-def _baskets(calibration: Calibration, by_segments: bool) -> str:
+def _baskets(calibration: Calibration) -> str:
     """Their size; strength and layers where they are not the published ones."""
     words = f"baskets of {calibration.basket_size} tokens"
-    if by_segments:
-        words = "segments as baskets"
     if calibration.strength != 1:
         words += f" at strength {calibration.strength:g}"
     if calibration.layers != PRESETS["paper"].layers:

@@ -7,8 +7,7 @@ from fairspan.cli.options import Failing, Remote, Showing
 from fairspan.studies.audit.options import AuditOptions
 
 _IN_PYTHON = (
-    "name seed batch_tokens min_tokens max_tokens too_long partial attention_documents "
-    "attention_basket_size"
+    "name seed batch_tokens min_tokens max_tokens partial attention_documents attention_basket_size"
 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.options import Calibrating
-from fairspan.cli.showing import print_result, require_folder, say
+from fairspan.cli.showing import print_result, say
 from fairspan.embedding.options import EmbedOptions
 from fairspan.report.text import counted
 
@@ -27,7 +28,7 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
 
         fairspan embed all-MiniLM-L6-v2 documents.jsonl vectors
         fairspan embed MODEL documents/ vectors --vectors 4 --storage float16
-        fairspan embed MODEL documents/ vectors --device cuda:0,cuda:1
+        fairspan embed MODEL documents/ vectors --engine ray --actors 2
         fairspan embed MODEL documents/ vectors --engine ray --address auto
 
     Args:
@@ -38,18 +39,14 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
         as_json: print the result as JSON.
     """
     from fairspan.cli.progress import running, say_loading
-    from fairspan.embedding.run import Job
+    from fairspan.embedding.run import run
 
     with running() as progress:
         keywords = of_fields(EmbedOptions, typed)
         keywords["calibration"] = taken(Calibrating, typed).chosen
-        job = Job(EmbedOptions(model, input, out, **keywords))
-        job.begin()
-        if not job.is_complete:
-            require_folder(out)
-        say_loading(progress, model)
-        result = job.run(progress)
-    if job.is_complete:
+        options = EmbedOptions(model, input, out, **keywords)
+        result = run(options, progress, partial(say_loading, progress, model))
+    if not result.shards:
         say(f"{out} is complete: nothing was left to embed.")
     print_result(result.to_dict(), _embedded(result), as_json=as_json)
     done = result.summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairspan.calibration.treatment import PLAIN, AnyTreatment, as_treatments, shown_name
+from fairspan.calibration.treatment import PLAIN, AnyTreatment, as_treatments
 from fairspan.cli.showing import say
 from fairspan.cli.values import words
 from fairspan.errors import DesignError
@@ -41,7 +41,7 @@ def read_conditions(
     if text is None:
         return []
     parts = [word.rpartition(":") for word in words(text)]
-    conditions = [Condition(shown_name(name) if name else "", kind) for name, _, kind in parts]
+    conditions = [Condition(name, kind) for name, _, kind in parts]
     wrong = [str(condition) for condition in conditions if condition.kind not in _KINDS[verb]]
     if wrong or not conditions:
         raise DesignError(

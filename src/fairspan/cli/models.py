@@ -55,8 +55,12 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     # What was asked for as "auto" is known now.
     calibration = next(calibrated_transformers(calibrated)).calibration
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
-    words = f"{out}: {model}, {in_words(calibration)}. Load it with fairspan.load({str(out)!r})."
-    print_result(facts, [words], as_json=as_json)
+    words = f"{out}: {model}, {in_words(calibration)}."
+    opening = (
+        f"Open it with SentenceTransformer({str(out)!r}, trust_remote_code=True) where fairspan is "
+        f"installed, or with fairspan.load({str(out)!r}), which runs no other code of the folder."
+    )
+    print_result(facts, [words, opening], as_json=as_json)
 
 
 @command(Calibrating)
@@ -66,7 +70,6 @@ def export(
     /,
     *,
     side: Side = "document",
-    int8: bool = False,
     as_json: bool = False,
     **typed: Any,
 ) -> None:
@@ -80,13 +83,12 @@ def export(
     For example:
 
         fairspan export MODEL model-onnx --max-seq-length 8192
-        fairspan export all-MiniLM-L6-v2 minilm-onnx --preset plain --int8 --json
+        fairspan export all-MiniLM-L6-v2 minilm-onnx --preset plain --json
 
     Args:
         model: a SentenceTransformer, calibrated or not: a folder or a name on the hub.
         out: the folder to write, new or empty.
         side: vectors of encode_document or encode_query: document or query.
-        int8: weights in 8 bits: a quarter of the size, vectors close but not equal.
         as_json: print the result as JSON.
     """
     from fairspan.cli.progress import running, say_loading
@@ -102,7 +104,7 @@ def export(
         from fairspan.exporting.export import export
 
         loaded = asked.load(model, _LOADING)
-        facts = export(loaded, out, side=side, int8=int8, name=model, stage=progress.stage)
+        facts = export(loaded, out, side=side, name=model, stage=progress.stage)
     print_result(facts, _exported(facts, out, side), as_json=as_json)
 
 
@@ -114,8 +116,6 @@ def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
     calibration = facts["calibration"]
     words = in_words(Calibration.from_dict(calibration) if calibration else PRESETS["plain"])
     off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
-    if "int8" in facts:
-        off = f"the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}"
     yield f"{out}: {facts['model']}, {words}, {facts['dimension']} dimensions; {off}."
     for name, prompt in facts["prompts"].items():
         if prompt:

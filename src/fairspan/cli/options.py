@@ -86,7 +86,7 @@ class Showing:
 
     Attributes:
         picture: draw the main figure into this PNG, SVG or PDF.
-        dry_run: print what would be embedded and how long it takes.
+        dry_run: print how much would be embedded, and embed nothing.
         verbose: print every table of the page, such as regression coefficients.
         as_json: print the result as JSON.
     """

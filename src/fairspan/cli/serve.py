@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,14 +54,14 @@ def serve(
         force_dimensions: accept dimensions even if the model was not trained for it.
         api_key: key that clients must send. Others on this machine can see it: prefer the variable
             FAIRSPAN_API_KEY.
-        allowed_hosts: host names to accept besides localhost and IP addresses; * for any. By
-            default any with a key, otherwise HOST.
+        allowed_hosts: host names to accept besides localhost and HOST, such as *.example.com. By
+            default any if there is a key, or if other machines can connect.
     """
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
     from fairspan.serving.protocol import require_key
-    from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
+    from fairspan.serving.server import bind, is_local, run, url_of
 
     limits = taken(Limits, typed)
     calibrating = taken(Calibrating, typed)
@@ -89,11 +90,15 @@ def serve(
         say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
-        hosts = None if key and not allowed_hosts else [host, *allowed_hosts]
-        answered = run(make_app(service, key=key, allowed_hosts=hosts), bound)
-        if not answered:
+        is_open = key is not None or not is_local(bound)
+        hosts = ["*"] if is_open and not allowed_hosts else [host, *allowed_hosts]
+        app = make_app(service, key=key, allowed_hosts=hosts)
+        run(app, bound)
+        if app.state.unanswered:
             say("fairspan: ended before all requests were answered.")
-        end_at_once(0 if answered else 1)
+        sys.stderr.flush()
+        # Passes that nobody waits for would go on.
+        os._exit(1 if app.state.unanswered else 0)
 
 
 def _prepare_libraries() -> None:

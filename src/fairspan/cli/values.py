@@ -12,8 +12,8 @@ from cyclopts import Parameter, Token
 
 from fairspan.errors import DesignError
 
-# Commas inside brackets belong to a value, as in paper+layers=[1,3], and that of q 1, d 0.8, too.
-_COMMA = re.compile(r",(?![^\[{]*[\]}])(?! ?d [\d.])")
+# Commas inside brackets belong to a value, as in paper+layers=[1,3].
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")
 
 
 def words(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from fairspan.corpus.segment import Segment, few
 from fairspan.errors import CorpusError, require_list
 
 if TYPE_CHECKING:
-    from fairspan.corpus.readers import RawCorpus
+    from fairspan.corpus.readers import Reading
     from fairspan.corpus.source import SourceLike
 
 
@@ -51,28 +51,48 @@ class Corpus:
 
         Args:
             source: "sample" (a folder of that name is "./sample"); a folder of `{language}.jsonl`
-                or `.parquet` files; a JSON Lines or Parquet file, or a folder of them, whose
-                records may have a field `language`; a text file or a folder of them; the
-                name of a dataset on the Hugging Face hub with one split or one configuration per
-                language, or of one of its splits, as name:split; or records in Python.
+                or `.parquet` files, whose records have ids that translations share; a JSON Lines or
+                Parquet file, or a folder of them, whose records may have a field `language`; a
+                document (text, Markdown, HTML or PDF) or a folder of them; the name of a dataset on
+                the Hugging Face hub with one split or one configuration per language, or of one of
+                its splits or configurations, as name:split; or records in Python.
             languages: those to read, by default all. Records without a language are in the one that
                 is named here, or else in "und".
             partial: accept that some segments lack a translation; `ids` then gives the others.
         """
         # Formats take longer to import than a command line should before it answers.
-        from fairspan.corpus.readers import read_segments
+        from fairspan.corpus.readers import find_sources, read_segments
 
         wanted = parse_languages(languages)
-        raw = read_segments(source, wanted)
-        chosen = wanted or tuple(raw.languages)
-        _require_there(raw.name, chosen, raw.languages)
+        reading = read_segments(find_sources(source), wanted)
+        chosen = wanted or tuple(reading.languages)
+        _require_there(reading.name, chosen, reading.languages)
         if not partial:
-            _require_aligned(raw, chosen)
-        corpus = cls(raw.name, tuple(raw.segments), raw.notes).select(chosen)
-        # Texts of several languages need not be translations, unless these languages are asked for.
-        if wanted is not None and not corpus.ids():
-            raise CorpusError(f"{corpus.name} has no id that is in all of {', '.join(chosen)}.")
-        return corpus
+            _require_aligned(reading, chosen)
+        return _corpus(reading).select(chosen)
+
+    @classmethod
+    def read_first(cls, source: SourceLike) -> Corpus:
+        """The texts of a source in one language: English, or else its first.
+
+        No source of another language is opened. A note names what is left out.
+        """
+        from fairspan.corpus.readers import EMBEDDED, find_sources, read_segments
+
+        sources = find_sources(source)
+        asked = [_first(sources.languages)] if sources.languages else None
+        corpus = _corpus(read_segments(sources, asked))
+        first = _first(corpus.languages)
+        chosen = corpus.select([first])
+        ids = set(chosen.ids())
+        untranslated = (part.language for part in corpus.segments if part.id not in ids)
+        unread = [
+            name for name in sources.languages or dict.fromkeys(untranslated) if name != first
+        ]
+        if not unread or sources.name in EMBEDDED:
+            return chosen
+        note = f"not read: texts in {few(unread, 8)}; name a language to use it"
+        return replace(chosen, notes=(*chosen.notes, note))
 
     def __len__(self) -> int:
         """How many segments there are, translations counted."""
@@ -142,6 +162,14 @@ def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(languages)
 
 
+def _corpus(reading: Reading) -> Corpus:
+    return Corpus(reading.name, tuple(reading.segments), tuple(reading.notes))
+
+
+def _first(languages: Sequence[str]) -> str:
+    return "en" if "en" in languages else languages[0]
+
+
 def _require_there(name: str, languages: Sequence[str], present: Sequence[str]) -> None:
     missing = [repr(language) for language in languages if language not in present]
     if missing:
@@ -149,12 +177,12 @@ def _require_there(name: str, languages: Sequence[str], present: Sequence[str]) 
         raise CorpusError(f"{name} has no language {', '.join(missing)}. {listed}")
 
 
-def _require_aligned(raw: RawCorpus, languages: Sequence[str]) -> None:
+def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
     """An error unless every id exists in all of the languages."""
     ids: dict[str, dict[str, None]] = {language: {} for language in languages}
-    for segment in raw.segments:
+    for segment in reading.segments:
         ids[segment.language][segment.id] = None
-    union = dict.fromkeys(segment.id for segment in raw.segments)
+    union = dict.fromkeys(segment.id for segment in reading.segments)
     gaps = []
     for language in languages:
         lacking = [repr(id) for id in union if id not in ids[language]]
@@ -162,6 +190,9 @@ def _require_aligned(raw: RawCorpus, languages: Sequence[str]) -> None:
             gaps.append(f"{language} lacks {few(lacking)}")
     if gaps:
         counts = ", ".join(f"{language} {len(present)}" for language, present in ids.items())
-        wrong = f"the languages of {raw.name} do not have the same segments ({counts})"
-        remedy = "Complete them, or set partial to use only the ids that they share."
+        wrong = f"the languages of {reading.name} do not have the same segments ({counts})"
+        remedy = (
+            "Complete them, set partial to use only the ids that they share, or rename files whose "
+            "names are no languages."
+        )
         raise CorpusError(f"{wrong}: {'; '.join(gaps)}. {remedy}")

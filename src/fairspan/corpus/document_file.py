@@ -1,13 +1,15 @@
-"""One document from a file or from stdin: plain text, Markdown, JSON or JSON Lines."""
+"""One document from a file or from stdin: text, Markdown, HTML, PDF, JSON or JSON Lines."""
 
 import json
 import sys
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.document_text import document_text
+from fairspan.corpus.files import unreadable
+from fairspan.corpus.formats import MARKDOWN
 from fairspan.corpus.marked_text import MarkedText, join_segments, mark
-from fairspan.corpus.rows import MARKDOWN, decode, missing_field, text_of, unreadable
+from fairspan.corpus.record import missing_field, text_of
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
@@ -18,7 +20,11 @@ _JSON_BEGINS = ('{"', '["', "[{")
 
 
 def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
-    """The document in a file, or in stdin ("-"), with borders as in `marked_text.mark`."""
+    """The document in a file, or in stdin ("-"), with borders as in `marked_text.mark`.
+
+    Its segments are marked if something shows them. A file's ending says its format; in stdin the
+    beginning of the text does.
+    """
     piped = str(source) == STDIN
     try:
         content = sys.stdin.buffer.read() if piped else Path(source).read_bytes()
@@ -26,33 +32,21 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         raise unreadable(source, error) from None
     label = "stdin" if piped else Path(source).name
     try:
-        text = decode(content.removeprefix(BOM_UTF8), "file")
-    except CorpusError as error:
-        raise CorpusError(f"{label}: {error!s}") from None
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return parse_document(text, label, borders, named=not piped)
-
-
-def parse_document(
-    text: str, label: str, borders: str = "auto", *, named: bool = True
-) -> MarkedText:
-    """The document in a text with its segments marked, or without marks if nothing shows them.
-
-    The ending of `label`, as errors call the text, says its format; if it is not `named` like a
-    file, the beginning of the text does.
-    """
-    ending = Path(label).suffix.lower() if named else ""
-    bare_json = not named and "".join(text[:200].split()).startswith(_JSON_BEGINS)
-    try:
-        if ending in JSON_LINES:
-            lines = enumerate(text.split("\n"), start=1)
-            return _join([_json(line, number) for number, line in lines if line.strip()], borders)
-        if ending == ".json" or bare_json:
-            return _from_json(_json(text), borders)
-        return mark(text, borders, markdown=ending in MARKDOWN)
+        text = document_text(label, content).replace("\r\n", "\n").replace("\r", "\n")
+        return _parsed(text, Path(label).suffix.lower(), borders)
     except CorpusError as error:
         placed = str(error).startswith(("line ", "segment "))
         raise CorpusError(f"{label}{', ' if placed else ': '}{error!s}") from None
+
+
+def _parsed(text: str, ending: str, borders: str) -> MarkedText:
+    if ending in JSON_LINES:
+        lines = enumerate(text.split("\n"), start=1)
+        return _join([_json(line, number) for number, line in lines if line.strip()], borders)
+    bare_json = not ending and "".join(text[:200].split()).startswith(_JSON_BEGINS)
+    if ending == ".json" or bare_json:
+        return _from_json(_json(text), borders)
+    return mark(text, borders, markdown=ending in MARKDOWN)
 
 
 def _json(text: str, first: int = 1) -> Any:

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import START, Cursor, Fields, ReadRow, Row
+from fairspan.corpus.files import Columns
+from fairspan.corpus.record import Record
+from fairspan.corpus.segment import few
 from fairspan.errors import CorpusError, MissingExtra, first_line
 
-# Names that say what a split is for, so they are no languages.
-PURPOSES = ("train", "test", "validation")
 _UNREACHED = "the Hugging Face hub could not be reached to look for a dataset of that name"
 _SECONDS = 3.0
 
@@ -34,33 +34,38 @@ class Repository:
         self._configurations: list[str] = self._call("get_dataset_config_names")
 
     @property
-    def languages(self) -> Sequence[str]:
-        """Its configurations, or the splits of its only one; none if splits have other names."""
+    def places(self) -> dict[str, tuple[str, str | None]]:
+        """Its configurations, or the splits of its only one, with both for `open`."""
         if len(self._configurations) > 1:
-            return self._configurations
-        splits: list[str] = self._call("get_dataset_split_names", self._configurations[0])
-        return () if {*splits} & {*PURPOSES} else splits
+            return {name: (name, None) for name in self._configurations}
+        only = self._configurations[0]
+        return {split: (only, split) for split in self._call("get_dataset_split_names", only)}
 
-    def open_language(self, language: str, fields: Fields) -> Dataset:
-        if len(self._configurations) > 1:
-            return self.open(language, None, fields)
-        return self.open(None, language, fields)
-
-    def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
-        """A split; None stands for the only one."""
-        configuration = self._chosen("configuration", configuration, self._configurations)
-        split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
+    def open(self, configuration: str | None, split: str | None, columns: Columns) -> Dataset:
+        """A split; None stands for the only one. A configuration may be named in its place."""
+        several = len(self._configurations) > 1
+        if several and configuration is None and split in self._configurations:
+            configuration = split
+            split = None
+        place = self.name
+        configuration = self._chosen("configuration", configuration, self._configurations, place)
+        if several:
+            place = f"{self.name}:{configuration}"
+        splits = self._call("get_dataset_split_names", configuration)
+        split = self._chosen("split", split, splits, place)
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         names = {"dataset": self.name, "configuration": configuration, "split": split}
-        return Dataset(names, self._revision or _state(Path(self.name)), table, fields)
+        return Dataset(names, self._revision or _state(Path(self.name)), table, columns)
 
-    def _chosen(self, what: str, name: str | None, present: Sequence[str]) -> str:
+    @staticmethod
+    def _chosen(what: str, name: str | None, present: Sequence[str], place: str) -> str:
         """The name, or the only one that is present."""
         if name in present or (name is None and len(present) == 1):
             return name or present[0]
         wrong = f"has no {what} {name!r}" if name is not None else f"has several {what}s"
-        forms = f"{self.name}:split or {self.name}:configuration:split"
-        raise CorpusError(f"{self.name} {wrong}: name one of {', '.join(present[:8])}, as {forms}.")
+        raise CorpusError(
+            f"{place} {wrong}: name one of {few(present, 8)}, as in {place}:{present[0]}."
+        )
 
     def _call(self, function: str, *arguments: str, **options: Any) -> Any:
         """The result of a function of the library."""
@@ -83,7 +88,7 @@ class Dataset:
     notes = ()
 
     def __init__(
-        self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
+        self, names: dict[str, str], revision: str | None, table: Any, columns: Columns
     ) -> None:
         """A split from a streamed table."""
         self.name = ":".join(names.values())
@@ -92,12 +97,12 @@ class Dataset:
         self.identity: dict[str, Any] = {**names, "rows": self.total or None, "revision": revision}
         self._rows = table
         if table.column_names is not None:
-            self._rows = table.select_columns(fields.columns(self.name, table.column_names))
+            self._rows = table.select_columns(columns.of(self.name, table.column_names))
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
+    def records(self) -> Iterator[Record]:
         try:
-            for number, fields in enumerate(self._rows.skip(start.row), start=start.row + 1):
-                yield Row(self.name, number, fields), Cursor(0, number, 0, number)
+            for number, fields in enumerate(self._rows, start=1):
+                yield Record(self.name, number, fields, done=number)
         except Exception as error:  # as above
             raise _failed(self.name, "read", error) from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from fairspan.corpus.rows import text_of
+from fairspan.corpus.record import text_of
 from fairspan.corpus.segment import UNKNOWN, Segment, describe
 from fairspan.corpus.sentences import Span, stripped
 from fairspan.errors import CorpusError

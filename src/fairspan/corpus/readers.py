@@ -1,22 +1,13 @@
 """From the records of any source to segments in languages; errors name the file and the line."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fairspan.corpus.rows import (
-    ENDINGS,
-    TEXTS,
-    Fault,
-    Fields,
-    Row,
-    ends_in,
-    id_of,
-    missing_field,
-    text_of,
-)
+from fairspan.corpus.files import Columns
+from fairspan.corpus.formats import ENDINGS, TEXTS, ends_in
+from fairspan.corpus.record import Record, id_of, missing_field, text_of
 from fairspan.corpus.segment import UNKNOWN, Segment, describe, few
 from fairspan.corpus.source import Files, Records, Source, SourceLike, files_of, find_dataset
 from fairspan.errors import CorpusError
@@ -25,220 +16,181 @@ SAMPLE = "sample"
 LONG_SAMPLE = "long-sample"
 EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
+_COLUMNS = Columns(("text",), ("id", "language", "title"))
 # Codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
+_NO_LANGUAGES = ("all", "dev", "val")
 
 
-@dataclass(slots=True)
-class RawCorpus:
-    """A corpus as it is read, before its languages are aligned.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a corpus is read from: how to open the source of each language.
 
-    `spoken` is the language of each file or split that is in one language; `languages` are also
-    those that were not asked for. `may_be_others`: only the names of files say that.
+    The records of a single source may name other languages than its own.
     """
 
     name: str
-    sources: Sequence[Source]
-    spoken: Mapping[str, str] = field(default_factory=dict)
-    languages: list[str] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
+    openers: Mapping[str, Callable[[], Source]]
     notes: tuple[str, ...] = ()
-    may_be_others: bool = False
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that have a source each; none if records name theirs."""
+        return tuple(self.openers) if len(self.openers) > 1 else ()
 
 
-def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCorpus:
-    """The segments of a source in the languages asked for, by default all."""
-    raw = _open(source, languages, Fields(more=("language", "title")))
-    rows: Iterable[Row | Fault] = (row for part in raw.sources for row, _ in part.rows())
-    if raw.may_be_others:
-        rows = list(rows)
-        _require_translations(raw, rows)
-    _collect(raw, rows, languages)
-    if not raw.languages:
-        raise CorpusError(f"{raw.name} is empty: it needs records with 'text'.")
-    return raw
+@dataclass(slots=True)
+class Reading:
+    """Segments as they are read, in the languages `asked` for; None for all.
+
+    `languages` are also others that are there. `aligned`: each source is in one language, and its
+    records need ids.
+    """
+
+    name: str
+    asked: Sequence[str] | None
+    aligned: bool
+    languages: list[str]
+    notes: list[str]
+    segments: list[Segment] = field(default_factory=list)
+    faults: list[Record] = field(default_factory=list)
+    _places: dict[tuple[str, str], str] = field(default_factory=dict)
+    _names_language: bool | None = None
+
+    def add(self, record: Record, usual: str) -> None:
+        """Add a record of a source in a language to the segments, or to the faults."""
+        try:
+            if record.fault:
+                raise CorpusError(record.fault)
+            language = self._language(record, usual)
+            if language not in self.languages:
+                self.languages.append(language)
+            if self.asked is None or language in self.asked:
+                self._add(self._segment(record, language), record.place)
+        except CorpusError as error:
+            self.faults.append(replace(record, fault=str(error)))
+
+    def _segment(self, record: Record, language: str) -> Segment:
+        """The segment of a record, whose id may be its place if it needs none."""
+        if "id" in record.fields:
+            id = id_of(record.fields, "id")
+        elif self.aligned:
+            remedy = "Give translations the same id, or rename files whose names are no languages."
+            raise CorpusError(f"{missing_field('id', record.fields)} {remedy}")
+        else:
+            id = f"{record.file}#{record.number}"
+        return Segment(id, language, text_of(record.fields, "text"), record.fields.get("title"))
+
+    def _add(self, segment: Segment, place: str) -> None:
+        before = self._places.setdefault((segment.id, segment.language), place)
+        if before != place:
+            raise CorpusError(f"the id {segment.id!r} was already used at {before}.")
+        self.segments.append(segment)
+
+    def _language(self, record: Record, usual: str) -> str:
+        """The language that a record names, or else the usual one."""
+        named = record.fields.get("language")
+        if usual == UNKNOWN:
+            self._require_alike(named is not None)
+            if self.asked is not None and len(self.asked) == 1:
+                usual = self.asked[0]
+        if named is None:
+            return usual
+        if not isinstance(named, str) or not named.strip():
+            raise CorpusError(f"'language' must be text such as \"en\", got {describe(named)}.")
+        if self.aligned and named != usual:
+            wrong = f"'language' is {describe(named)}"
+            raise CorpusError(f"{wrong}, but the file is read as {usual!r}.")
+        return named
+
+    def _require_alike(self, names_language: bool) -> None:
+        """An error unless a record names a language if the first one does."""
+        if self._names_language is None:
+            self._names_language = names_language
+        if self._names_language != names_language:
+            before = "no" if names_language else "a"
+            raise CorpusError(f"earlier records have {before} 'language': give all one, or none.")
+
+    def finish(self) -> None:
+        """Raise for faults; documents that cannot be read are left out if others can."""
+        left_out: dict[str, list[str]] = {}
+        faults = []
+        for record in self.faults:
+            if self.segments and ends_in(record.file, TEXTS):
+                left_out.setdefault(record.fault, []).append(record.file)
+            else:
+                faults.append(record)
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise CorpusError(f"{faults[0].place}: {faults[0].fault}{more}")
+        self.notes += [f"left out: {few(files)}: {fault}" for fault, files in left_out.items()]
+        if not self.languages:
+            raise CorpusError(f"{self.name} is empty: it needs records with 'text'.")
 
 
-def _open(source: SourceLike, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
-    """The corpus without its segments."""
+def read_segments(sources: Sources, languages: Sequence[str] | None) -> Reading:
+    """The segments in the languages asked for, by default all; no other source is opened."""
+    aligned = bool(sources.languages)
+    reading = Reading(sources.name, languages, aligned, [*sources.languages], [*sources.notes])
+    for language, open_language in sources.openers.items():
+        if aligned and languages is not None and language not in languages:
+            continue
+        for record in open_language().records():
+            reading.add(record, language)
+    reading.finish()
+    return reading
+
+
+def find_sources(source: SourceLike) -> Sources:
+    """What a file, a folder, a dataset, an embedded sample or records hold; no text is read."""
     if isinstance(source, str) and source in EMBEDDED:
-        raw = _open_files(EMBEDDED[source], languages, fields)
-        raw.may_be_others = False
-        return replace(raw, languages=[*SAMPLE_LANGUAGES]) if source == SAMPLE else raw
+        sources = _sources_in(EMBEDDED[source])
+        order = [language for language in SAMPLE_LANGUAGES if language in sources.openers]
+        return replace(sources, openers={name: sources.openers[name] for name in order})
     if not isinstance(source, str | Path):
-        return RawCorpus(Records.name, [Records(source)])
+        return Sources(Records.name, {UNKNOWN: lambda: Records(source)})
     path = Path(source).expanduser()
     if path.exists():
-        return _open_files(path, languages, fields)
-    repository, named = find_dataset(source)
-    present = () if any(named) else repository.languages
-    if not present:
-        return RawCorpus(str(source), [repository.open(*named, fields)])
-    wanted = [language for language in present if languages is None or language in languages]
-    opened = [repository.open_language(language, fields) for language in wanted]
-    spoken = {dataset.name: language for dataset, language in zip(opened, wanted, strict=True)}
-    return RawCorpus(repository.name, opened, spoken, [*present])
+        return _sources_in(path)
+    repository, configuration, split = find_dataset(source)
+    if configuration is None and split is None:
+        places = repository.places
+        if all(map(_is_language, places)):
+            openers = {name: _opener(repository.open, *places[name], _COLUMNS) for name in places}
+            return Sources(repository.name, openers)
+    dataset = repository.open(configuration, split, _COLUMNS)
+    return Sources(str(source), {UNKNOWN: lambda: dataset})
 
 
-def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
-    """The corpus of a file or a folder, without its segments."""
+def _sources_in(path: Path) -> Sources:
+    """The sources of a file or a folder, whose files may be named by their languages."""
     files, notes = files_of(path)
-    name = path.resolve().name
     if any(label.startswith("queries.jsonl") for label in files):
         remedy = (
             "Use it as a task of evaluate, or give only the file of its documents as the corpus."
         )
         raise CorpusError(f"{path} holds questions, and a corpus holds texts. {remedy}")
-    raw = RawCorpus(name, [Files(str(path), files, fields)], notes=notes)
-    if path.is_file():
-        return replace(raw, name=_stem(name))
-    spoken = {label: _stem(label) for label in files}
-    by_language = all(
-        _LANGUAGE.fullmatch(stem) or stem in (languages or ()) for stem in spoken.values()
-    )
-    if not by_language or any(ends_in(label, TEXTS) for label in files):
-        return raw
-    raw.spoken = spoken
-    if len(files) == 1:  # its records may name other languages
-        return raw
-    if languages is not None:
-        files = {label: file for label, file in files.items() if spoken[label] in languages}
-        raw.sources = [Files(str(path), files, fields)]
-    raw.may_be_others = languages is None
-    raw.languages = [*dict.fromkeys(spoken.values())]
-    return raw
+    name = path.resolve().name
+    by_language: dict[str, dict[str, Path]] = {}
+    for label, file in files.items():
+        by_language.setdefault(_stem(label), {})[label] = file
+    is_text = any(ends_in(label, TEXTS) for label in files)
+    if path.is_file() or is_text or not all(map(_is_language, by_language)):
+        by_language = {UNKNOWN: files}
+    openers = {
+        language: _opener(Files, str(path), of_language, _COLUMNS)
+        for language, of_language in by_language.items()
+    }
+    return Sources(_stem(name) if path.is_file() else name, openers, notes)
 
 
-def _require_translations(raw: RawCorpus, rows: Iterable[Row | Fault]) -> None:
-    """Read files such as hr and it as texts in no language unless they share ids."""
-    ids: dict[str, list[str]] = {label: [] for label in raw.spoken}
-    for row in rows:
-        if isinstance(row, Row):
-            if row.fields.get("language") is not None:
-                return
-            ids[row.file].append(str(row.fields.get("id", "")))
-    if _share_ids([*ids.values()]):
-        return
-    names = ", ".join(ids)
-    remedy = "name languages if they are translations of each other"
-    repeated = Counter(id for listed in ids.values() for id in {*listed} - {""})
-    if repeated and max(repeated.values()) > 1:
-        raise CorpusError(
-            f"{names} have the same ids, and not as many texts as translations would have: {remedy}"
-            ", or give different texts different ids."
-        )
-    raw.notes += (f"{names} share no ids and are read as texts in no language; {remedy}",)
-    raw.spoken = {}
-    raw.languages = []
+def _opener(open_source: Callable[..., Source], *arguments: object) -> Callable[[], Source]:
+    return lambda: open_source(*arguments)
 
 
-def _share_ids(files: Sequence[Sequence[str]]) -> bool:
-    """Whether each file has at least half of its ids in common with the longest one.
-
-    Ids that only count the rows, or none, are those of translations if all files are equally long.
-    """
-    counts = [[*map(str, range(first, first + len(ids)))] for ids in files for first in (0, 1)]
-    if all(ids in counts or not any(ids) for ids in files):
-        return len({*map(len, files)}) == 1
-    longest = {*max(files, key=len)}
-    return all(2 * len(longest & {*ids}) >= len({*ids}) for ids in files)
+def _is_language(name: str) -> bool:
+    return _LANGUAGE.fullmatch(name) is not None and name not in _NO_LANGUAGES
 
 
 def _stem(name: str) -> str:
     return next((name[: -len(ending)] for ending in ENDINGS if ends_in(name, (ending,))), name)
-
-
-def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
-    """Add the segments to the corpus."""
-    places: dict[tuple[str, str], str] = {}
-    faults: list[Fault] = []
-    # Whether the first record has an id and a language: then all need them.
-    first: dict[str, bool] = {}
-    empty: list[str] = []
-    undecoded: list[Fault] = []
-    for row in rows:
-        if isinstance(row, Fault):
-            (undecoded if ends_in(row.file, TEXTS) else faults).append(row)
-            continue
-        if ends_in(row.file, TEXTS) and not row.fields["text"].strip():
-            empty.append(row.file)
-            continue
-        try:
-            spoken = _language(raw, row)
-            has = {"id": "id" in row.fields, "language": spoken is not None}
-            first = first or has
-            _require_alike(has, first, row)
-            segment = _segment(raw, row, spoken, languages)
-            if segment is None:
-                continue
-            key = (segment.id, segment.language)
-            if key in places:
-                raise CorpusError(f"the id {segment.id!r} was already used at {places[key]}.")
-            places[key] = row.place
-            raw.segments.append(segment)
-        except CorpusError as error:
-            faults.append(Fault(row.file, row.number, None, str(error)))
-    if not raw.segments:  # a file that is named, or nothing but such files
-        faults += undecoded
-    if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise CorpusError(f"{faults[0]}{more}")
-    undecoded_files = [fault.file for fault in undecoded]
-    for reason, files in (("empty", empty), ("not UTF-8", undecoded_files)):
-        if files:
-            raw.notes += (f"left out, since {reason}: {few(files)}",)
-    if first and not first["id"] and len(raw.languages) > 1:
-        _align_by_number(raw)
-
-
-def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Row) -> None:
-    """An error unless a record has an id and a language as the first one has them."""
-    for name in has:
-        if has[name] and not first[name]:
-            raise CorpusError(f"the field '{name}' is missing or null in earlier records.")
-        if first[name] and not has[name] and name in row.fields:
-            raise CorpusError(f"'{name}' is null, and earlier records have one.")
-        if first[name] and not has[name]:
-            raise missing_field(name, row.fields)
-
-
-def _segment(
-    raw: RawCorpus, row: Row, spoken: str | None, languages: Sequence[str] | None
-) -> Segment | None:
-    """The segment of a record; None if it is in a language that is not asked for."""
-    only = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
-    language = spoken or only
-    if language not in raw.languages:
-        raw.languages.append(language)
-    if languages is not None and language not in languages:
-        return None
-    name = str(row.number) if row.file in raw.spoken else f"{row.file}#{row.number}"
-    if "id" in row.fields:
-        name = id_of(row.fields, "id")
-    return Segment(name, language, text_of(row.fields, "text"), row.fields.get("title"))
-
-
-def _language(raw: RawCorpus, row: Row) -> str | None:
-    """The language that a record or its file names, if any."""
-    language = row.fields.get("language")
-    of_file = raw.spoken.get(row.file)
-    if language is None:
-        return of_file
-    if not isinstance(language, str) or not language.strip():
-        raise CorpusError(f"'language' must be text such as \"en\", got {describe(language)}.")
-    if of_file not in (None, language) and len(raw.spoken) > 1:
-        wrong = f"'language' is {describe(language)}"
-        raise CorpusError(f"{wrong}, but the file is read as {of_file!r}.")
-    return language
-
-
-def _align_by_number(raw: RawCorpus) -> None:
-    """Accept row numbers as ids of languages that are equally long."""
-    lengths = Counter(segment.language for segment in raw.segments)
-    if len(set(lengths.values())) > 1:
-        counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
-        reason = f"because its languages differ in length ({counts})"
-        wrong = f"{raw.name} has no 'id', and row numbers cannot replace it, {reason}"
-        raise CorpusError(f"{wrong}: give translations the same 'id'.")
-    numbers = "row numbers are used as ids and must match across languages"
-    raw.notes += (f"{raw.name} has no 'id': {numbers}.",)

@@ -1,37 +1,23 @@
-"""`Source`: the records of files, folders, datasets and lists, from any position on."""
+"""`Source`: the records of files, folders, datasets and lists."""
 
 import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.files import Columns, read_file, unreadable
+from fairspan.corpus.formats import DATA, ENDINGS, TEXTS, ends_in
 from fairspan.corpus.hub import Dataset, Repository
-from fairspan.corpus.rows import (
-    ENDINGS,
-    LINES,
-    PARQUET,
-    START,
-    TEXTS,
-    Cursor,
-    Fault,
-    Fields,
-    ReadRow,
-    Row,
-    ends_in,
-    read_file,
-    unreadable,
-)
+from fairspan.corpus.record import Record
 from fairspan.corpus.segment import describe, few
 from fairspan.errors import CorpusError
 
 _SOURCES = "corpus.json"
 """May be beside the files of a corpus: what they were made from."""
-_DATA = (*LINES, *PARQUET)
-_SUFFIX = re.compile(r"\.\w{1,12}")
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
 SourceLike = str | Path | Iterable[Mapping[str, Any]]
@@ -42,34 +28,32 @@ class Files:
     """JSON Lines, Parquet or text files by their labels; `done` counts their bytes."""
 
     def __init__(
-        self, name: str, paths: Mapping[str, Path], fields: Fields, notes: tuple[str, ...] = ()
+        self, name: str, paths: Mapping[str, Path], columns: Columns, notes: tuple[str, ...] = ()
     ) -> None:
         """Their labels, sizes and times are their identity."""
         self.name = name
         self.notes = notes
-        self._fields = fields
-        self._files = list(paths.items())
-        self._sizes = []
+        self._columns = columns
+        self._files: list[tuple[str, Path, int]] = []
         digest = hashlib.sha256()
-        for label, path in self._files:
+        for label, path in paths.items():
             stat = path.stat()
-            self._sizes.append(stat.st_size)
+            self._files.append((label, path, stat.st_size))
             digest.update(f"{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-        self.total = sum(self._sizes)
+        self.total = sum(size for _, _, size in self._files)
         state = digest.hexdigest()[:16]
         self.identity = {"files": len(self._files), "bytes": self.total, "state": state}
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
-        """The records from a position on, in the order of the files' names."""
-        before = sum(self._sizes[: start.file])
-        for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
-            begin = start if number == start.file else Cursor(number)
+    def records(self) -> Iterator[Record]:
+        """The records in the order of the files' names."""
+        before = 0
+        for label, path, size in self._files:
             try:
-                for row, after in read_file(label, path, begin, self._fields):
-                    yield row, after._replace(done=before + after.done)
+                for record in read_file(label, path, self._columns):
+                    yield replace(record, done=before + record.done)
             except OSError as error:
                 raise unreadable(path, error) from None
-            before += self._sizes[number]
+            before += size
 
 
 class Records:
@@ -78,42 +62,47 @@ class Records:
     name = "records"
     notes = ()
 
-    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, records: Iterable[Any]) -> None:
         self._records = records
         self.is_read_once = isinstance(records, Iterator)
-        self._used = 0
+        self._numbered = enumerate(records, start=1)
         self.total = len(records) if isinstance(records, Sized) else 0
         self.identity = {"records": self.total or None}
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
-        """The records from a position on."""
-        waiting: Iterator[Any] = iter(self._records)
-        skipped = start.row - (self._used if waiting is self._records else 0)
-        for number, fields in enumerate(islice(waiting, skipped, None), start=start.row + 1):
-            self._used = number
-            row: Row | Fault = Row(self.name, number, fields)
+    def records(self) -> Iterator[Record]:
+        """The records from the first on, or those of an iterator that were not read before."""
+        numbered = self._numbered if self.is_read_once else enumerate(self._records, start=1)
+        for number, fields in numbered:
+            fault = ""
             if not isinstance(fields, Mapping):
-                row = Fault(self.name, number, None, f"not an object but {describe(fields)}.")
-            yield row, Cursor(0, number, 0, number)
+                fault = f"not an object but {describe(fields)}."
+            yield Record(self.name, number, {} if fault else fields, fault, number)
 
 
 Source = Files | Records | Dataset
-"""`total` is `Cursor.done` at the end, or 0; `identity` is the same from one call to the next."""
+"""`total` is a record's `done` at the end, or 0; `identity` is the same from one call to the next.
+"""
 
 
-def open_source(source: SourceLike, fields: Fields) -> Source:
-    """The records of a file, a folder, a list, or a dataset."""
+def open_source(
+    source: SourceLike, *, columns: Sequence[str] = ("text",), optional: Sequence[str] = ()
+) -> Source:
+    """The records of a file, a folder, a list, or a dataset.
+
+    Of tables only `columns` are read, which they must have, and `optional` ones that they have.
+    """
     if not isinstance(source, str | Path):
         return Records(source)
+    read = Columns(tuple(columns), tuple(optional))
     path = Path(source).expanduser()
     if path.exists():
         files, notes = files_of(path)
-        return Files(str(source), files, fields, notes)
-    repository, named = find_dataset(source)
-    return repository.open(*named, fields)
+        return Files(str(source), files, read, notes)
+    repository, configuration, split = find_dataset(source)
+    return repository.open(configuration, split, read)
 
 
-def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
+def find_dataset(name: str | Path) -> tuple[Repository, str | None, str | None]:
     """A dataset, and the configuration and the split in its name."""
     place, *parts = str(name).split(":")
     may_be = _ON_HUB.fullmatch(str(name)) and not ends_in(str(name), ENDINGS)
@@ -124,7 +113,7 @@ def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | 
             f"{', '.join(ENDINGS)}, from folders of them, and from datasets on {hub}."
         )
     configuration = parts[0] if len(parts) == 2 else None
-    return Repository(place), (configuration, parts[-1] if parts else None)
+    return Repository(place), configuration, parts[-1] if parts else None
 
 
 def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
@@ -134,29 +123,29 @@ def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
         return {_label(path.name): path}, ()
     below = {_label(file.relative_to(path).as_posix()): file for file in _below(path)}
-    readable = [name for name in sorted(below) if below[name].is_file() and not _is_hidden(name)]
-    for endings in (_DATA, TEXTS):
-        names = [name for name in readable if ends_in(name, endings)]
-        if names:
-            others = [file for name, file in below.items() if name not in names]
-            return {name: below[name] for name in names}, _left_out(others)
+    readable = [name for name in sorted(below) if below[name].is_file()]
+    for endings in (DATA, TEXTS):
+        files = {name: below[name] for name in readable if ends_in(name, endings)}
+        if files:
+            others = [file for name, file in below.items() if name not in files]
+            return files, _left_out(others, with_data=endings is DATA)
     raise CorpusError(
-        f"{path} holds no file that ends in {', '.join((*_DATA, *TEXTS))}. Texts in several "
+        f"{path} holds no file that ends in {', '.join((*DATA, *TEXTS))}. Texts in several "
         'languages are files such as en.jsonl and de.jsonl, with lines like {"id": "a1", "text": '
         '"…"}.'
     )
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and in folders below; links to folders and hidden ones as they are."""
+    """The files in a folder and in folders below, and links to folders, but no hidden ones."""
 
     def refuse(error: OSError) -> None:
         raise unreadable(error.filename, error)
 
     for place, folders, names in os.walk(folder, onerror=refuse):
-        closed = [name for name in folders if _is_hidden(name) or Path(place, name).is_symlink()]
-        folders[:] = [name for name in folders if name not in closed]
-        yield from (Path(place, name) for name in (*names, *closed))
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        folders[:] = [name for name in folders if name not in links and name[0] != "."]
+        yield from (Path(place, name) for name in (*names, *links) if name[0] != ".")
 
 
 def _label(name: str) -> str:
@@ -164,28 +153,17 @@ def _label(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _is_hidden(name: str) -> bool:
-    return "/." in f"/{name}"
-
-
-def _left_out(files: Iterable[Path]) -> tuple[str, ...]:
+def _left_out(files: Iterable[Path], *, with_data: bool) -> tuple[str, ...]:
     """A note on files that are not read: how many of each kind."""
-    kinds = Counter(kind for file in files if (kind := _kind(file)))
+    kinds = Counter(
+        "linked folder(s)" if file.is_dir() else file.suffix.lower() or "without a suffix"
+        for file in files
+        if file.name != _SOURCES
+    )
     if not kinds:
         return ()
     ordered = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
     note = f"not read: {few([f'{count:,} {kind}' for kind, count in ordered], 12)}"
-    if any(kind in TEXTS for kind in kinds):
+    if with_data and any(kind in TEXTS for kind in kinds):
         note += "; texts are read where no .jsonl or .parquet file is beside them"
     return (note,)
-
-
-def _kind(file: Path) -> str:
-    """How a note calls a file that is not read; nothing for what nobody expects to be read."""
-    if file.is_symlink() and not file.is_file():
-        return "linked folder(s)" if file.is_dir() else "dangling link(s)"
-    if _is_hidden(file.name):
-        return "hidden" if file.is_dir() or ends_in(file.name, ENDINGS) else ""
-    if file.name == _SOURCES:
-        return ""
-    return file.suffix.lower() if _SUFFIX.fullmatch(file.suffix) else "without a suffix"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,6 @@ from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import DesignError
 
-Start = Literal["beginning", "random"]
 Counts = NDArray[np.int64]
 
 
@@ -60,7 +58,6 @@ class _Cutter:
     wanted: Counts
     counter: TokenCounter
     tolerance: float
-    start: Start
     room: int | None
 
     def cut(self, document: str, text: str, chance: float) -> tuple[list[LengthText], Counts]:
@@ -69,7 +66,7 @@ class _Cutter:
         `chance` in [0, 1) chooses among the sentences to begin with.
         """
         until, spans = _count_sentences(text, self.language, self.counter)
-        begins = (until - np.diff(until, prepend=0))[: 1 if self.start == "beginning" else None]
+        begins = until - np.diff(until, prepend=0)
         ends, tokens = _nearest(until, begins, self.wanted, self.room)
         close = self._close(tokens)
         reached: Counts = np.asarray(close.any(0), np.int64)
@@ -102,18 +99,17 @@ def cut_documents(
     documents: int | None = None,
     seed: int = 0,
     tolerance: float = 0.1,
-    start: Start = "beginning",
 ) -> Cuts:
     """Each document cut to every one of `lengths`, so that all lengths have the same topics.
 
     A text ends at the sentence border nearest to the wanted length, and never beyond the model's
     window. A document is used if every length has a border of its own within `tolerance`, a share
-    of that length. All texts of a document start at the same sentence: at its "beginning", or at a
-    "random" one among those from which every length is reached.
+    of that length. All its texts start at one sentence, a random one of those from which every
+    length is reached.
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
     room = _require_lengths(wanted, counter, tolerance)
-    cutter = _Cutter(language, wanted, counter, tolerance, start, room)
+    cutter = _Cutter(language, wanted, counter, tolerance, room)
     ids = sorted(corpus.ids([language]))
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(ids))
@@ -134,8 +130,7 @@ def cut_documents(
     if not kept:
         counts = zip(wanted, reached, strict=True)
         by_length = ", ".join(f"{length}: {count}" for length, count in counts)
-        other = ", start at a random sentence" if start == "beginning" else ""
-        remedy = f"Raise the tolerance, name fewer lengths{other}, or use longer documents."
+        remedy = "Raise the tolerance, name fewer lengths, or use longer documents."
         raise DesignError(
             f"none of {seen} documents in {language!r} has a {border} (documents that have one, by "
             f"length in {counter.unit}: {by_length}). {remedy}"

@@ -8,7 +8,6 @@ from fairspan.errors import DesignError, require_list, require_whole
 
 DESIGNS = ("latin", "permutations")
 MOST_PERMUTATIONS = 8
-TOO_LONG = ("cut", "redraw", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +24,6 @@ class Design:
         min_tokens: omit shorter segments, in tokens of the model.
         max_tokens: omit longer segments, in tokens of the model.
         opening: number of tokens to use from the start of every segment. By default all.
-        too_long: what to do if documents would not fit into the model: cut, which uses the
-            beginnings of the longest segments; redraw, which skips these; or error.
     """
 
     design: str = "latin"
@@ -36,14 +33,11 @@ class Design:
     min_tokens: int | None = None
     max_tokens: int | None = None
     opening: int | None = None
-    too_long: str = "cut"
 
     def __post_init__(self) -> None:
         """Raise on values that cannot be used."""
         listed = ", ".join(DESIGNS)
         _require(self.design in DESIGNS, f"there is no design {self.design!r}. Designs: {listed}.")
-        wrong = f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}."
-        _require(self.too_long in TOO_LONG, wrong)
         self._set_sizes()
         self._set_sets()
         require_whole("seed", self.seed, least=0)

@@ -46,11 +46,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit, their segments, and the draw of sets of each size."""
+    """All documents of an audit, and their segments."""
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
-    draws: dict[int, Draw]
     notes: tuple[str, ...]
 
 
@@ -58,73 +57,74 @@ def build_documents(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> Documents:
     """The drawn sets of every size, each in every order and language plan."""
-    languages = languages_of(plans)
-    corpus = material.lengths.values()
-    material, cut_to = _fitted(material, languages, design, counter)
-    lengths = _longest(material, languages)
-    notes = list(material.notes)
-    joined: list[Document] = []
-    draws = {}
+    draws: dict[int, Draw] = {}
+    orders_of: dict[int, list[np.ndarray]] = {}
     for n in design.sizes:
-        rng = _rng(design, n)
-        draws[n] = _draw(lengths, n, design, counter, rng)
-        sets = draws[n].sets
-        notes += _notes(draws[n], n, design)
-        orders_of = [orders(design.design, n, rng) for _ in sets]
-        joined += [
-            _join(number, place, plan, [members[i] for i in order], material)
-            for plan in plans
-            for number, members in enumerate(sets)
-            for place, order in enumerate(orders_of[number])
-        ]
+        # Every size has its own random stream, so that another size does not change its sets.
+        rng = np.random.default_rng([design.seed, n])
+        draws[n] = _draw(material.ids, n, design, rng)
+        orders_of[n] = [orders(design.design, n, rng) for _ in draws[n].sets]
+    fitted = _fitted(material, draws, languages_of(plans), design, counter)
+    joined = [
+        _join(number, place, plan, [members[i] for i in order], fitted)
+        for n, draw in draws.items()
+        for plan in plans
+        for number, members in enumerate(draw.sets)
+        for place, order in enumerate(orders_of[n][number])
+    ]
     documents = _measured(joined, counter)
-    used = {key: material.texts[key] for document in documents for key in document.keys}
-    if cut_to or any(draw.passed_over for draw in draws.values()):
-        in_documents = [material.lengths[key] for key in used]
+    used = {key: fitted.texts[key] for document in documents for key in document.keys}
+    notes = [*fitted.notes, *(note for n in design.sizes for note in _notes(draws[n], n, design))]
+    if fitted is not material:
+        in_documents = [fitted.lengths[key] for key in used]
         notes.append(
-            f"segments have {np.mean(list(corpus)):.0f} {counter.unit} on average in the corpus "
-            f"and {np.mean(in_documents):.0f} in documents"
+            f"segments have {np.mean(list(material.lengths.values())):.0f} {counter.unit} on "
+            f"average in the corpus and {np.mean(in_documents):.0f} in documents"
         )
-    return Documents(documents, used, draws, tuple(notes))
+    return Documents(documents, used, tuple(notes))
 
 
 def _fitted(
-    material: Material, languages: Sequence[str], design: Design, counter: TokenCounter
-) -> tuple[Material, int | None]:
-    """The material with its longest segments cut to as many tokens as let every drawn set fit.
+    material: Material,
+    draws: Mapping[int, Draw],
+    languages: Sequence[str],
+    design: Design,
+    counter: TokenCounter,
+) -> Material:
+    """The material with its longest segments cut to as many tokens as let every set fit.
 
-    It stays whole, without a number, if all sets fit, if too little would be left, or if an opening
-    that was asked for fits nowhere.
+    An error if segments would have fewer tokens than the design asks for, or too few.
     """
-    lengths = _longest(material, languages)
-    ordered = sorted(lengths.values())
-    rooms = {n: room for n in design.sizes if (room := _room(n, counter)) is not None}
-    fits_nowhere = any(sum(ordered[:n]) > room for n, room in rooms.items())
-    if design.too_long != "cut" or (design.opening and fits_nowhere):
-        return material, None
-    sets = [
-        (members, room)
-        for n, room in rooms.items()
-        for members in draw_sets(material.ids, n, design.sets_of(n), _rng(design, n)).sets
-    ]
+    if counter.window is None:
+        return material
+    # Less special tokens, prompt and n joints.
+    room = counter.window - counter.count_whole([""])[0]
+    sets = [(members, room - n) for n, draw in draws.items() for members in draw.sets]
 
-    def too_long(most: int, lengths: Mapping[str, int] = lengths) -> bool:
+    def too_long(most: int, lengths: Mapping[str, int]) -> bool:
         """Whether some set does not fit even if no segment has more than so many tokens."""
-        return any(sum(min(lengths[id], most) for id in members) > room for members, room in sets)
+        return any(sum(min(lengths[id], most) for id in members) > space for members, space in sets)
 
-    longest = ordered[-1]
-    limit = bisect_left(range(1, longest + 1), True, key=too_long)
-    while max(_LEAST_OPENING, design.min_tokens or 0) <= limit < longest:
-        cut = material.shortened(limit, counter)
+    lengths = _longest(material, languages)
+    longest = max(lengths.values())
+    if not too_long(longest, lengths):
+        return material
+    limit = bisect_left(range(1, longest + 1), True, key=lambda most: too_long(most, lengths))
+    wrong = (
+        f"documents of {max(draws)} segments do not fit into the model's {counter.window} "
+        f"{counter.unit}"
+    )
+    least = max(_LEAST_OPENING, design.min_tokens or 0, design.opening or 0)
+    for most in range(limit, least - 1, -1):
+        cut = material.shortened(most, counter)
         # The beginning of a text may have a token more than it had as a part of the text.
         if not too_long(longest, _longest(cut, languages)):
-            note = (
-                f"documents of {max(rooms)} segments do not fit into the model's {counter.window} "
-                f"{counter.unit}: {cut.notes[-1]}; set opening or a larger max_seq_length"
-            )
-            return replace(cut, notes=(*material.notes, note)), limit
-        limit -= 1
-    return material, None
+            note = f"{wrong}: {cut.notes[-1]}; set opening or a larger max_seq_length"
+            return replace(cut, notes=(*material.notes, note))
+    opening = f"use opening={limit}, " if limit else ""
+    raise DesignError(
+        f"{wrong}: {opening}use fewer segments per document or a model with a longer window."
+    )
 
 
 def _longest(material: Material, languages: Sequence[str]) -> dict[str, int]:
@@ -135,43 +135,14 @@ def _longest(material: Material, languages: Sequence[str]) -> dict[str, int]:
     }
 
 
-def _rng(design: Design, n: int) -> np.random.Generator:
-    """Every size has its own random stream, so that adding a size does not change the others."""
-    return np.random.default_rng([design.seed, n])
-
-
-def _draw(
-    lengths: Mapping[str, int],
-    n: int,
-    design: Design,
-    counter: TokenCounter,
-    rng: np.random.Generator,
-) -> Draw:
-    """The sets of one size; an error if fewer than two fit into the model."""
-    room = _room(n, counter)
-    ordered = sorted(lengths.values())
-    which = "longest" if design.too_long == "error" else "shortest"
-    least = sum(ordered[-n:] if which == "longest" else ordered[:n])
-    if room is not None and least > room:
-        limit = f"max_tokens={room // n} or " if which == "longest" else ""
-        use = f"use {limit}opening={room // n}, " if room >= n else ""
-        other = ", or let them be cut: too_long=cut" if which == "longest" else ""
-        raise DesignError(
-            f"the {n} {which} segments have {least} {counter.unit}, and the model reads "
-            f"{counter.window}: {use}use fewer segments per document or a model with a longer "
-            f"window{other}."
-        )
-    draw = draw_sets(list(lengths), n, design.sets_of(n), rng, lengths=lengths, room=room)
+def _draw(ids: Sequence[str], n: int, design: Design, rng: np.random.Generator) -> Draw:
+    """The sets of one size; an error for fewer than two."""
+    draw = draw_sets(ids, n, design.sets_of(n), rng)
     if len(draw.sets) < 2:
-        few = f"only {len(draw.sets)} sets of {n} can be made of {len(lengths)} segments"
+        few = f"only {len(draw.sets)} sets of {n} can be made of {len(ids)} segments"
         remedy = "add texts or put fewer segments into a document"
         raise DesignError(f"{few}, and intervals need 2: {remedy}.")
     return draw
-
-
-def _room(n: int, counter: TokenCounter) -> int | None:
-    """Tokens for segments: the window less special tokens, prompt and n joints."""
-    return None if counter.window is None else counter.window - counter.count_whole([""])[0] - n
 
 
 def _join(
@@ -207,11 +178,7 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     wanted = design.sets_of(n)
     if count < wanted:
         notes.append(f"{count} different sets instead of {wanted}: the corpus has no more")
-    if draw.shared:
+    if draw.disjoint < count:
         others = f"the other {count - draw.disjoint} reuse segments"
         notes.append(f"the corpus yields {draw.disjoint} disjoint sets; {others}")
-    long = len(draw.passed_over)
-    if long:
-        segments = "1 segment is" if long == 1 else f"{long} segments are"
-        notes.append(f"{segments} too long for the model's window beside others and not used")
     return [f"n={n}: {note}" for note in notes]

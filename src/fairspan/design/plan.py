@@ -1,12 +1,10 @@
 """`LanguagePlan`: which language is used at which position."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError
-from fairspan.report.text import counted
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,39 +44,14 @@ def languages_of(plans: Iterable[LanguagePlan]) -> tuple[str, ...]:
 
 
 def choose_plans(
-    corpus: str,
-    languages: Sequence[str] | None,
-    mixed: str | Sequence[str],
-    *,
-    partial: bool,
-    also: Sequence[str] = (),
+    corpus: str, languages: Sequence[str] | None, mixed: str | Sequence[str], *, partial: bool
 ) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-    """The language plans, and the corpus in the languages that they and other parts need."""
+    """The language plans, and the corpus in their languages."""
     if languages is None and not mixed:
-        first, chosen = in_first_language(Corpus.read(corpus, None, partial=True), also)
-        return language_plans([first], ()), chosen
+        first = Corpus.read_first(corpus)
+        return language_plans(first.languages, ()), first
     if languages is None and mixed == "all":
         whole = Corpus.read(corpus, None, partial)
         return language_plans(whole.languages, "all"), whole
     plans = language_plans(languages or (), mixed)
-    return plans, Corpus.read(corpus, [*dict.fromkeys([*languages_of(plans), *also])], partial)
-
-
-def in_first_language(corpus: Corpus, also: Sequence[str] = ()) -> tuple[str, Corpus]:
-    """English if the corpus has it, or else its first language; and the corpus in that language.
-
-    With a note on texts that are in other languages only.
-    """
-    first = "en" if "en" in corpus.languages else corpus.languages[0]
-    chosen = corpus.select([*dict.fromkeys([first, *also])])
-    ids = {segment.id for segment in chosen.segments}
-    others = Counter(part.language for part in corpus.segments if part.id not in ids)
-    if not others:
-        return first, chosen
-    listed = ", ".join(f"{language}: {count}" for language, count in others.items())
-    texts = f"{others.total()} of {counted(len(corpus.segments), 'text')}"
-    note = (
-        f"left out: {texts}, which are in other languages than {first} ({listed}); name the "
-        "language to use them"
-    )
-    return first, replace(chosen, notes=(*chosen.notes, note))
+    return plans, Corpus.read(corpus, languages_of(plans), partial)

@@ -1,6 +1,6 @@
 """Sets of distinct segments, disjoint while the corpus lasts, and their orders."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from math import comb
@@ -15,58 +15,34 @@ _PATIENCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The sets that were drawn, the first of which are disjoint.
-
-    `passed_over` are ids that are in no set because they are too long for the others of it.
-    """
+    """The sets that were drawn, the first of which are disjoint."""
 
     sets: tuple[tuple[str, ...], ...]
     disjoint: int
-    passed_over: frozenset[str]
-
-    @property
-    def shared(self) -> bool:
-        """Whether some segment is in more than one set."""
-        return self.disjoint < len(self.sets)
 
 
-def draw_sets(
-    ids: Sequence[str],
-    n: int,
-    count: int,
-    rng: np.random.Generator,
-    *,
-    lengths: Mapping[str, int] | None = None,
-    room: int | None = None,
-) -> Draw:
+def draw_sets(ids: Sequence[str], n: int, count: int, rng: np.random.Generator) -> Draw:
     """Up to `count` different sets of n segments.
 
     The corpus is shuffled and dealt out, and shuffled again once it is used up, so no segment is in
     many more sets than another.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
-    lengths = lengths or {}
-    long = _too_long(ids, n, lengths, room)
     barren = 0
     while len(drawn) < count and barren < _PATIENCE:
         before = len(drawn)
-        for members in _deal(ids, n, rng, lengths, room, long):
+        shuffled = [ids[number] for number in rng.permutation(len(ids))]
+        for members in zip(*[iter(shuffled)] * n, strict=False):
             drawn.setdefault(frozenset(members), members)
             if len(drawn) == count:
                 break
         barren = 0 if len(drawn) > before else barren + 1
         if barren and comb(len(ids), n) <= _FEW:
-            fitting = [members for members in combinations(ids, n) if _fits(members, lengths, room)]
-            rest = [members for members in fitting if frozenset(members) not in drawn]
+            rest = [members for members in combinations(ids, n) if frozenset(members) not in drawn]
             fresh = [rest[number] for number in rng.permutation(len(rest))]
             drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
             break
-    used = {segment for members in drawn.values() for segment in members}
-    return Draw(tuple(drawn.values()), _disjoint(drawn.values()), frozenset(long - used))
-
-
-def _fits(members: Iterable[str], lengths: Mapping[str, int], room: int | None) -> bool:
-    return room is None or sum(lengths[segment] for segment in members) <= room
+    return Draw(tuple(drawn.values()), _disjoint(drawn.values()))
 
 
 def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
@@ -79,42 +55,6 @@ def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
         seen.update(members)
         count += 1
     return count
-
-
-def _deal(
-    ids: Sequence[str],
-    n: int,
-    rng: np.random.Generator,
-    lengths: Mapping[str, int],
-    room: int | None,
-    long: set[str],
-) -> Iterator[tuple[str, ...]]:
-    """Sets of neighbours in a random order of the ids; those without room are added to `long`."""
-    hand: list[str] = []
-    for number in rng.permutation(len(ids)):
-        hand.append(ids[number])
-        if len(hand) < n:
-            continue
-        if _fits(hand, lengths, room):
-            yield tuple(hand)
-            hand = []
-        else:
-            longest = max(hand, key=lambda segment: lengths[segment])
-            hand.remove(longest)
-            long.add(longest)
-
-
-def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int | None) -> set[str]:
-    """Segments that do not fit even with the n-1 shortest others."""
-    if room is None:
-        return set()
-    shortest = sorted(ids, key=lambda segment: lengths[segment])[:n]
-    long = set()
-    for segment in ids:
-        others = [other for other in shortest if other != segment][: n - 1]
-        if not _fits([segment, *others], lengths, room):
-            long.add(segment)
-    return long
 
 
 def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`fairspan-embed.json`: what a folder of vectors was made from, and how far it is."""
+"""`fairspan-embed.json`: what a folder of vectors was made from, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -13,55 +13,63 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import ShardSummary
+from fairspan.embedding.shards import ShardSummary, has_shards
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.files import write_whole
-from fairspan.report.text import counted
 from fairspan.runs.folder import writing
 from fairspan.runs.header import now
 from fairspan.runs.versions import library_versions
 
 MANIFEST = "fairspan-embed.json"
-FORMAT = 3
+FORMAT = 4
 _COUNTS = ("rows", "rejected", "skipped", "truncated", "tokens")
-_TABLES = ("options", "input", "encoder")
+_REMEDY = "choose another folder, or remove this one"
 
 
-def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[str, Any] | None:
-    """The manifest of a folder, if it fits; None if the folder is missing or empty."""
+def read_manifest(folder: Path, options: EmbedOptions) -> dict[str, Any] | None:
+    """The manifest of a folder, if it is of these options; None if the folder is empty."""
     file = folder / MANIFEST
     try:
         if not file.exists():
             _refuse_foreign(folder)
             return None
-        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        manifest: Any = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        message = f"{file} cannot be read ({error}): choose another folder, or remove this one."
-        raise FairspanError(message) from None
+        raise FairspanError(f"{file} cannot be read ({error}): {_REMEDY}.") from None
     written = manifest.get("format") if isinstance(manifest, dict) else None
     if written != FORMAT:
         wrong = f"{file} has format {written!r}, and this fairspan reads format {FORMAT}"
-        raise FairspanError(f"{wrong}: choose another folder, or remove this one.")
-    for name in _TABLES:
+        raise FairspanError(f"{wrong}: {_REMEDY}.")
+    for name in ("options", "encoder"):
         if not isinstance(manifest.get(name), dict):
             wrong = f"{file} is damaged: its {name} is {_shown(manifest.get(name))}"
-            raise FairspanError(f"{wrong}. Choose another folder, or remove this one.")
-    _refuse_other(folder, manifest, options, source)
-    checksums = manifest.get("checksums")
-    manifest["checksums"] = checksums if isinstance(checksums, dict) else {}
-    return manifest
+            raise FairspanError(f"{wrong}. {_REMEDY.capitalize()}.")
+    for name, value in options.of_folder().items():
+        before = manifest["options"].get(name)
+        if before != value:
+            raise FairspanError(
+                f"{folder} was made with another {name}: {_shown(before, name)} there, and "
+                f"{_shown(value, name)} now. Repeat the command that began it, or choose another "
+                "folder."
+            )
+    return {"status": "incomplete", "summary": None, **manifest}
 
 
 def _refuse_foreign(folder: Path) -> None:
     """Raise if there is something other than an empty folder."""
     if folder.exists() and not folder.is_dir():
         raise FairspanError(f"{folder} cannot be written: it is not a folder.")
-    for file in folder.glob("*"):
-        if not file.name.startswith("."):
-            raise FairspanError(
-                f"{folder} is not empty and was not made by embed (it holds {file.name}): choose "
-                "another folder."
-            )
+    others = [file.name for file in folder.glob("*") if not file.name.startswith(".")]
+    if others and has_shards(folder):
+        raise FairspanError(
+            f"{folder} holds vectors, but its {MANIFEST}, which says what they were made from, is "
+            "missing: put it back, or choose another folder."
+        )
+    if others:
+        raise FairspanError(
+            f"{folder} is not empty and was not made by embed (it holds {min(others)}): choose "
+            "another folder."
+        )
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -88,7 +96,6 @@ def new_manifest(
         "finished": None,
         "summary": None,
         "notes": [*source.notes],
-        "checksums": {},
     }
 
 
@@ -106,41 +113,6 @@ def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:
     total = {name: sum(getattr(shard, name) for shard in shards) for name in _COUNTS}
     seconds = math.fsum(shard.seconds for shard in shards)  # in any order
     return {**total, "shards": len(shards), "seconds": round(seconds, 3)}
-
-
-def _refuse_other(
-    folder: Path, manifest: Mapping[str, Any], options: EmbedOptions, source: Source
-) -> None:
-    """Raise if a folder was made with other options or from another input."""
-    for name, value in options.of_folder().items():
-        before = manifest["options"].get(name)
-        if before != value:
-            raise FairspanError(
-                f"{folder} was made with another {name}: {_shown(before, name)} there, and "
-                f"{_shown(value, name)} now. Repeat the command that began it, or choose another "
-                "folder."
-            )
-    identity = {name: value for name, value in manifest["input"].items() if name != "name"}
-    # How many records an iterator has is not known; their texts are compared.
-    uncounted = {"records": None} in (identity, source.identity)
-    comparable = uncounted and identity.keys() == source.identity.keys()
-    if identity != source.identity and not comparable:
-        sizes = f"{_size(identity)} then, {_size(source.identity)} now"
-        raise FairspanError(
-            f"{folder} was started with another input, or {source.name} was changed since "
-            f"({sizes}): choose another folder, or remove this one to start over."
-        )
-
-
-def _size(identity: Mapping[str, Any]) -> str:
-    """The parts of a source's identity, such as "1 file, 1,200 bytes"."""
-    parts = []
-    for name, value in identity.items():
-        if value is None or name == "state":
-            continue
-        is_count = type(value) is int
-        parts.append(counted(value, name.removesuffix("s")) if is_count else f"{name} {value}")
-    return ", ".join(parts)
 
 
 def refuse_other_model(

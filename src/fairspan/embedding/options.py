@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
-from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import SourceLike
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -50,14 +49,14 @@ class EmbedOptions:
         storage: number format of stored vectors: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
-        device: where the model runs: cpu, cuda or mps; several, such as cuda:0,cuda:1, get one
-            process each.
+        device: where the model runs: cpu, cuda or mps. Several GPUs need engine=ray.
         dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
             saved weights. By default float32 on a CPU and auto elsewhere.
         trust_remote_code: run code that comes with the model.
         strict: stop at the first row that cannot be embedded instead of listing it in
             rejected.jsonl.
-        engine: where it runs: local, on this machine, or ray, on the actors of a Ray cluster.
+        engine: where it runs: local, in this process, or ray, in several processes of this machine
+            or of a Ray cluster.
         address: a running Ray cluster: auto or host:port. By default Ray starts on this machine.
         actors: number of Ray actors. By default one per GPU, or one per four CPUs.
         progress: True for a bar, False for none, or an object that shows it.
@@ -79,7 +78,7 @@ class EmbedOptions:
     storage: str = "float32"
     rows_per_shard: int = 8192
     batch_tokens: int | None = field(default=None, metadata=_PASSING)
-    device: str | Sequence[str] | None = field(default=None, metadata=_PASSING)
+    device: str | None = field(default=None, metadata=_PASSING)
     dtype: str | None = field(default=None, metadata=_PASSING)
     trust_remote_code: bool = field(default=False, metadata=_PASSING)
     strict: bool = field(default=False, metadata=_PASSING)
@@ -107,28 +106,23 @@ class EmbedOptions:
         if self.calibration is not None:
             self.refuse_changing(calibration := as_calibration(self.calibration))
             object.__setattr__(self, "calibration", calibration)
-        for device in self.devices:
-            self.loading(device)
-        if self.engine == "ray" and self.devices not in ((None,), ("cpu",), ("cuda",)):
+        if self.engine == "ray" and self.device not in (None, "cpu", "cuda"):
             raise DesignError("device is cpu or cuda with engine=ray: set how many with actors.")
+        if not isinstance(self.device, str | None) or "," in (self.device or ""):
+            raise DesignError(
+                f"device is a single one with engine=local, got {self.device!r}: for several GPUs "
+                "set engine=ray, and how many with actors."
+            )
+        _ = self.loading
         if self.name is not None:
             find_model(self.name)
-        elif self.engine == "ray" or len(self.devices) > 1:
-            raise DesignError(
-                "several devices, or engine=ray, need a model given by its name or folder: each "
-                "loads its own."
-            )
+        elif self.engine == "ray":
+            raise DesignError("engine=ray needs a model given by its name or folder.")
 
     @property
     def name(self) -> str | None:
         """Of the model; None for one that is loaded already."""
         return self.model or DEFAULT_MODEL if isinstance(self.model, str | None) else None
-
-    @property
-    def devices(self) -> tuple[str | None, ...]:
-        """ "cuda:0,cuda:1" as two devices; None for the fastest that is there."""
-        names = self.device.split(",") if isinstance(self.device, str) else self.device or ()
-        return tuple(name.strip() for name in names) or (None,)
 
     @property
     def part_rule(self) -> PartRule | None:
@@ -140,11 +134,8 @@ class EmbedOptions:
         return PartRule(self.vectors, self.tokens_per_vector)
 
     @property
-    def fields(self) -> Fields:
-        return Fields(self.text_field, self.id_field)
-
-    def loading(self, device: str | None) -> Loading:
-        return Loading(None, device, self.dtype, self.trust_remote_code)
+    def loading(self) -> Loading:
+        return Loading(None, self.device, self.dtype, self.trust_remote_code)
 
     def refuse_changing(self, *calibrations: Calibration) -> None:
         """Raise if only longer texts are asked for, and the model changes others too, or none."""
@@ -168,9 +159,10 @@ class EmbedOptions:
             kept["calibration"] = self.calibration.to_dict()
         return kept
 
-    def for_workers(self) -> EmbedOptions:
+    def for_workers(self, device: str) -> EmbedOptions:
         """The same for another process, possibly on another machine, which is given its rows."""
         model = self.name
         if model is not None and Path(model).exists():
             model = str(Path(model).absolute())
-        return replace(self, model=model, input="", out=Path(self.out).absolute(), progress=False)
+        out = Path(self.out).absolute()
+        return replace(self, model=model, input="", out=out, device=device, progress=False)

@@ -1,25 +1,29 @@
-"""`RayActors`: the workers of a run as actors of a Ray cluster."""
+"""`RayActors`: the workers of `embed` as actors of a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
 
-from fairspan.embedding.engines import AT_ONCE, same_model
+from fairspan.embedding.engines import AT_ONCE
 from fairspan.embedding.options import EmbedOptions
+from fairspan.embedding.shards import ShardSummary
 from fairspan.embedding.unit import Unit
-from fairspan.embedding.worker import UnitWorker
+from fairspan.embedding.worker import Advance, UnitWorker
 from fairspan.errors import DesignError, FairspanError, MissingExtra, first_line
 
 # Objects that a local cluster keeps in memory: the units on their way to the actors.
 _STORE_BYTES = 1 << 30
 _PATIENCE = 5.0
+TRIES = 3
+"""How often a unit is embedded whose actor dies."""
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 
 
@@ -39,47 +43,51 @@ def refuse_unreachable(address: str | None) -> None:
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")
-    if address.startswith("ray://") or not host or not port.isdecimal():
-        raise DesignError(
-            f"address is auto or host:port, such as 10.0.0.1:6379, got {address!r}. Run the "
-            "command on a machine of the cluster."
-        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise _not_there(address, str(error)) from None
 
 
 def _not_there(address: str, reason: str) -> DesignError:
     return DesignError(
-        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start', or omit "
-        "address to use this machine."
+        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start' and set "
+        "address=auto, or host:port such as 10.0.0.1:6379; or omit address to use this machine."
     )
 
 
 class RayActors:
-    """Actors that load the same model. Ray starts one that died again, and repeats its units."""
+    """Actors that load the same model. Ray starts one again that died."""
 
-    def __init__(self, options: EmbedOptions) -> None:
+    def __init__(self, options: EmbedOptions, advance: Advance) -> None:
         """Connect to Ray, start the actors, and load the model in all of them."""
         self._ray = ray_library()
         self._ours = not self._ray.is_initialized()
+        self._advance = advance
         self._actors: list[Any] = []
         try:
             if self._ours:
                 self._connect(options)
             count, needs, threads = self._share(options)
             device = "cuda" if "num_gpus" in needs else "cpu"
+            # Without retries of tasks, calls would fail while an actor is started again.
             lasting = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": AT_ONCE}
             actor = self._ray.remote(UnitWorker).options(**lasting, **needs)
-            arguments = (options.for_workers(), device, threads)
+            arguments = (options.for_workers(device), threads)
             self._actors = [actor.remote(*arguments) for _ in range(count)]
-            opened = [actor.open.remote() for actor in self._actors]
-            self.name, self.identity = same_model([self._result(call) for call in opened])
+            opening = {"max_task_retries": TRIES - 1}
+            calls = [actor.open.options(**opening).remote() for actor in self._actors]
+            opened = [self._result(call) for call in calls]
+            self.name, self.identity = opened[0]
+            if any(identity != self.identity for _, identity in opened):
+                raise FairspanError(
+                    "the actors have different models or dtypes: use devices of one kind and the "
+                    "same model on every machine, or set dtype."
+                )
         except BaseException:
             self.close()
             raise
-        self.workers = [partial(self._embed, actor) for actor in self._actors]
+        self.workers = [partial(self._embed, actor, threading.Lock()) for actor in self._actors]
 
     def close(self) -> None:
         for actor in self._actors:
@@ -88,13 +96,32 @@ class RayActors:
         if self._ours:
             self._ray.shutdown()
 
-    def _embed(self, actor: Any, unit: Unit) -> Any:
-        return self._result(actor.embed.remote(unit, self.identity))
+    def _embed(self, actor: Any, alone: threading.Lock, unit: Unit) -> ShardSummary | None:
+        """The summary of a unit; None if the actor died in every try."""
+        summary = self._tried(actor, unit)
+        if summary is None:
+            # The unit beside it may have killed the actor: from here on, such units take turns.
+            with alone:
+                summary = self._tried(actor, unit, retries=TRIES - 2)
+        tokens = 0 if summary is None else summary.tokens
+        self._advance(len(unit.rows), tokens, unit.amount)
+        return summary
 
-    def _result(self, call: Any) -> Any:
-        """What a call of an actor returns; its errors in one line."""
+    def _tried(self, actor: Any, unit: Unit, retries: int = 0) -> ShardSummary | None:
+        """The summary of a unit; None if the actor died."""
+        call = actor.embed.options(max_task_retries=retries).remote(unit)
+        deaths = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
+        summary: ShardSummary | None = None
+        with suppress(*deaths):
+            summary = self._result(call, passed=deaths)
+        return summary
+
+    def _result(self, call: Any, passed: tuple[type[Exception], ...] = ()) -> Any:
+        """What a call of an actor returns; its errors in one line, but for those `passed` on."""
         try:
             return self._ray.get(call)
+        except passed:
+            raise
         except Exception as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, FairspanError):
@@ -121,7 +148,7 @@ class RayActors:
     def _share(self, options: EmbedOptions) -> tuple[int, dict[str, int], int]:
         """How many actors, the CPUs or GPUs that each needs, and the threads that it has."""
         resources = self._ray.cluster_resources()
-        gpus = 0 if options.devices[0] == "cpu" else int(resources.get("GPU", 0))
+        gpus = 0 if options.device == "cpu" else int(resources.get("GPU", 0))
         cpus = int(resources.get("CPU", 0))
         actors = options.actors or gpus or max(1, cpus // 4)
         most = gpus or cpus

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from fairspan.calibration.words import in_words
 from fairspan.corpus.segment import few
-from fairspan.corpus.source import Records, open_source
+from fairspan.corpus.source import Source, open_source
 from fairspan.embedding.manifest import (
     calibrations_of,
     new_manifest,
@@ -26,13 +27,13 @@ from fairspan.embedding.manifest import (
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import (
     ShardSummary,
-    read_ids,
-    read_summaries,
+    read_shards,
     remove_partial,
+    shard_files,
     shard_name,
     write_rejected,
 )
-from fairspan.embedding.unit import ChangedInputError, SeenIds, Unit, missing_units, stopped
+from fairspan.embedding.unit import Unit, units_of
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
@@ -43,35 +44,54 @@ from fairspan.runs.progress import Progress, as_progress
 if TYPE_CHECKING:
     from fairspan.embedding.engines import Engine
 
-# Between two records of the checksums, so that a kill loses few of them.
-_SECONDS = 10
-
 
 class Meter:
     """Adds up progress and passes it on."""
 
-    def __init__(self, progress: Progress, total: int, rows: int) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._rows = rows
+        self._lock = Lock()
+        self._rows = 0
         self._tokens = 0
+        self._stored = 0
+        self._began: float | None = None
+
+    def start(self, total: int, rows: int) -> None:
+        """The model is ready, and there are vectors of so many rows."""
+        self._rows = rows
         self._began = time.monotonic()
-        progress.start(total)
+        self._progress.start(total)
+        self._progress.advance(self._stored, stored=True)
+
+    def skip(self, amount: int) -> None:
+        """So much of the input has vectors."""
+        if self._began is None:
+            self._stored += amount
+        else:
+            self._progress.advance(amount, stored=True)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """Report rows and tokens that were read, and their share of the input."""
-        self._rows += rows
-        self._tokens += tokens
-        self._progress.advance(amount)
-        speed = self._tokens / max(1e-9, time.monotonic() - self._began)
-        self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
+        with self._lock:
+            self._rows += rows
+            self._tokens += tokens
+            self._progress.advance(amount)
+            speed = self._tokens / max(1e-9, time.monotonic() - (self._began or 0))
+            self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A folder of vectors, the content of its `fairspan-embed.json`, and shards made again."""
+    """A folder of vectors, and the content of its `fairspan-embed.json`.
+
+    Attributes:
+        shards: how many shards this call embedded.
+        embedded_again: the names of those that were there before, missing or damaged.
+    """
 
     folder: Path
     manifest: Mapping[str, Any]
+    shards: int = 0
     embedded_again: tuple[str, ...] = ()
 
     @property
@@ -94,184 +114,158 @@ class Embedding:
         return " and ".join(dict.fromkeys(map(in_words, calibrations)))
 
     def scan(self) -> pl.LazyFrame:
-        """All rows: id, vector, tokens, truncated."""
-        return pl.scan_parquet(sorted(self.folder.glob("part-*.parquet")), glob=False)
+        """All rows in the order of the input: id, vector, tokens, truncated."""
+        return pl.scan_parquet(shard_files(self.folder), glob=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), **self.manifest, "notes": self.notes}
 
 
-class Job:
-    """A call of `embed`, checked as far as that goes without loading a model."""
+class ChangedInputError(CorpusError):
+    """The texts of a folder's vectors are not those of the input."""
 
-    def __init__(self, options: EmbedOptions) -> None:
-        """Open the input."""
-        self.options = options
-        self.out = Path(options.out)
-        if options.engine == "ray":
-            from fairspan.embedding.ray_engine import refuse_unreachable
+    def __init__(self, folder: str | Path, difference: str) -> None:
+        remedy = "Choose another folder, or remove this one to start over."
+        super().__init__(f"{folder} was made from other texts: {difference}. {remedy}")
 
-            refuse_unreachable(options.address)
-        self.source = open_source(options.input, options.fields)
-        self._begun_units: Iterator[Unit] | None = None
-        self._shards: dict[int, ShardSummary] = {}
-        self._lost: list[str] = []
-        self.is_complete = False
-        place = Path(self.source.name).absolute()
-        if place in (self.out.absolute(), *self.out.absolute().parents):
-            raise DesignError(
-                f"{self.out} is in the input {self.source.name} and would change it: choose "
-                "another folder."
-            )
 
-    def begin(self) -> None:
-        """Find out what is missing, and read the first rows, before a model is loaded."""
-        manifest = read_manifest(self.out, self.options, self.source)
-        if manifest is not None:
-            self._verify(manifest)
-        if not self._shards:
-            units = self._units({})
-            first = next(units, None)
-            if first is None:
-                raise CorpusError(f"{self.source.name} holds no rows.")
-            self._begun_units = chain([first], units)
-        if self.options.engine == "local":
-            for device in self.options.devices:
-                self.options.loading(device).require_device()
+def run(
+    options: EmbedOptions, progress: Progress, before_loading: Callable[[], None] = lambda: None
+) -> Embedding:
+    """What `embed` returns; `before_loading` is called when all is checked that needs no model."""
+    if options.engine == "ray":
+        from fairspan.embedding.ray_engine import refuse_unreachable
 
-    def _verify(self, manifest: Mapping[str, Any]) -> None:
-        """Find out which shards are whole, and whether they are all, of the texts of the input."""
-        self._shards = read_summaries(self.out, manifest["checksums"])
-        files = {file.name for file in self.out.glob("part-[0-9]*.parquet")}
-        whole = {shard.file_name for shard in self._shards.values()}
-        self._lost = sorted({*files, *manifest["checksums"]} - whole)
-        is_summed = manifest["summary"] == total_of(self._shards.values())
-        self.is_complete = is_summed and not self._lost
-        if not isinstance(self.source, Records):
-            return
-        # Before a model is loaded; an iterator that is continued is compared while it is read.
-        if self.is_complete or not self.source.is_read_once:
-            for unit in missing_units(self.source, self.options, self._shards):
-                if self.is_complete:
-                    rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
-                    raise ChangedInputError(self.out, rows)
-                if unit.number > max(self._shards, default=-1):
-                    break
+        refuse_unreachable(options.address)
+    else:
+        options.loading.require_device()
+    folder = Path(options.out)
+    source = _open_input(options, folder)
+    read_manifest(folder, options)  # no lock is left in a folder of something else
+    try:
+        with locked(folder):
+            return _run_alone(options, folder, source, progress, before_loading)
+    finally:
+        progress.stop()
 
-    def run(self, progress: Progress) -> Embedding:
-        """Embed what is missing."""
-        try:
-            if self.is_complete:
-                engine, manifest = self._open(progress)
-                engine.close()
-                return Embedding(self.out, manifest)
-            with locked(self.out):
-                manifest = self._compute(progress)
-        finally:
-            progress.stop()
-        return Embedding(self.out, manifest, tuple(self._lost))
 
-    def _open(self, progress: Progress) -> tuple[Engine, dict[str, Any]]:
-        """Workers with the model, and the manifest of the folder, which has to be of that model."""
-        name = self.options.name
-        progress.stage("preparing" if name is None else f"loading {name}")
-        engine = self._engine()
-        try:
-            manifest = read_manifest(self.out, self.options, self.source)
-            if manifest is None:
-                manifest = new_manifest(engine.name, self.options, self.source, engine.identity)
-            refuse_other_model(self.out, manifest, engine.identity)
-        except BaseException:
-            engine.close()
-            raise
-        return engine, manifest
-
-    def _compute(self, progress: Progress) -> dict[str, Any]:
-        """Write the missing shards; returns the manifest."""
-        engine, manifest = self._open(progress)
-        shards = dict(self._shards)
-        remove_partial(self.out, shards)
-        try:
-            manifest |= {"status": "incomplete", "summary": None}
-            self._write(manifest, shards)
-            again = f" {counted(len(self._lost), 'shard')} again, missing or damaged"
-            progress.stage(f"embedding{again if self._lost else ''}")
-            self._embed(engine, manifest, shards, progress)
-            write_rejected(self.out, shards)
-            done = total_of(shards.values())
-            manifest |= {"status": "complete", "finished": now(), "summary": done}
-            self._write(manifest, shards)
-        except BaseException as error:
-            with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                if isinstance(error, ChangedInputError):
-                    # Units before the difference may be of other texts as well.
-                    shards = self._shards
-                    remove_partial(self.out, shards)
-                if shards:
-                    write_rejected(self.out, shards)
-                self._write(manifest, shards)
-            raise
-        finally:
-            engine.close()
-        return manifest
-
-    def _write(self, manifest: dict[str, Any], shards: Mapping[int, ShardSummary]) -> None:
-        """Write the manifest with the checksums of these shards."""
-        numbers = sorted(shards)
-        manifest["checksums"] = {shard_name(n): shards[n].checksum for n in numbers}
-        write_manifest(self.out, manifest)
-
-    def _embed(
-        self,
-        engine: Engine,
-        manifest: dict[str, Any],
-        shards: dict[int, ShardSummary],
-        progress: Progress,
-    ) -> None:
-        """Embed the missing units, and add their shards."""
-        from fairspan.embedding import engines
-
-        written = time.monotonic()
-        left = self.source.total - sum(shard.done for shard in shards.values())
-        meter = Meter(progress, max(0, left), sum(shard.rows for shard in shards.values()))
-        reports = isinstance(engine, engines.ThisProcess)
-        if isinstance(engine, engines.ThisProcess):
-            engine.advance = meter.advance
-        units = self._begun_units if self._begun_units and not shards else self._units(shards)
-        for shard in engines.embed_units(engine, units):
-            shards[shard.number] = shard
-            if not (reports and shard.tokens):
-                meter.advance(shard.rows, shard.tokens, shard.done)
-            if time.monotonic() - written > _SECONDS:
-                self._write(manifest, shards)
-                written = time.monotonic()
-
-    def _engine(self) -> Engine:
-        """The workers that the options ask for, with the model loaded."""
-        if self.options.engine == "ray":
-            from fairspan.embedding.ray_engine import RayActors
-
-            return RayActors(self.options)
-        from fairspan.embedding.engines import Processes, ThisProcess
-
-        several = len(self.options.devices) > 1
-        return Processes(self.options) if several else ThisProcess(self.options)
-
-    def _units(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
-        """The missing units, with rows of repeated ids rejected, also of ids in other shards."""
-        seen = SeenIds()
-        for number in shards:
-            seen.add(read_ids(self.out, number))
-        for unit in missing_units(self.source, self.options, shards):
-            checked = seen.without_seen(unit)
-            if checked.rejected and self.options.strict:
-                raise stopped(min(checked.rejected, key=lambda fault: (fault.file, fault.row)))
-            if unit.number == 0 and not checked.rows:
-                raise CorpusError(
-                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can "
-                    f"be embedded; {checked.rejected[0]}"
+def _open_input(options: EmbedOptions, folder: Path) -> Source:
+    """The input; raise if the folder is in it, whose next reader would read vectors as texts."""
+    if isinstance(options.input, str | Path):
+        name = str(options.input)
+        for path in (Path(name), Path(name.partition(":")[0])):
+            place = path.expanduser().resolve()
+            if place.exists() and place in (folder.resolve(), *folder.resolve().parents):
+                raise DesignError(
+                    f"{folder} is in the input {name} and would change it: choose another folder."
                 )
-            yield checked
+    columns = [options.text_field, *filter(None, [options.id_field])]
+    return open_source(options.input, columns=columns, optional=["id"])
+
+
+def _run_alone(
+    options: EmbedOptions,
+    folder: Path,
+    source: Source,
+    progress: Progress,
+    before_loading: Callable[[], None],
+) -> Embedding:
+    """Embed what is missing; no other process writes the folder meanwhile."""
+    manifest = read_manifest(folder, options)
+    shards, damaged = read_shards(folder)
+    meter = Meter(progress)
+    missing = _missing(source, options, shards, meter)
+    first = next(missing, None)
+    if first is None and not shards:
+        raise CorpusError(f"{source.name} holds no rows.")
+    before_loading()
+    progress.stage("preparing" if options.name is None else f"loading {options.name}")
+    with closing(_open_engine(options, meter)) as engine:
+        if manifest is None:
+            manifest = new_manifest(engine.name, options, source, engine.identity)
+        refuse_other_model(folder, manifest, engine.identity)
+        was_complete = manifest["status"] == "complete"
+        if first is None and was_complete and manifest["summary"] == total_of(shards.values()):
+            return Embedding(folder, manifest)
+        remove_partial(folder)
+        manifest |= {"status": "incomplete", "summary": None}
+        write_manifest(folder, manifest)
+        again = " again what is missing or damaged" if damaged or was_complete else ""
+        progress.stage(f"embedding{again}")
+        meter.start(source.total, sum(shard.rows for shard in shards.values()))
+        embedded = _embed(engine, chain(filter(None, [first]), missing), folder)
+    shards |= {shard.number: shard for shard in embedded}
+    write_rejected(folder, shards.values())
+    summary = total_of(shards.values())
+    manifest |= {"status": "complete", "finished": now(), "summary": summary}
+    write_manifest(folder, manifest)
+    names = sorted(shard.file_name for shard in embedded)
+    lost = tuple(name for name in names if was_complete or name in damaged)
+    return Embedding(folder, manifest, len(embedded), lost)
+
+
+def _missing(
+    source: Source, options: EmbedOptions, shards: Mapping[int, ShardSummary], meter: Meter
+) -> Iterator[Unit]:
+    """The units without a shard; raise if the texts of a shard are not those of its unit."""
+    number = -1
+    for unit in units_of(source, options):
+        number = unit.number
+        if number in shards:
+            if unit.digest != shards[number].texts:
+                difference = f"{unit.place} are not those of {shard_name(number)}"
+                raise ChangedInputError(options.out, difference)
+            meter.skip(unit.amount)
+            continue
+        faults = [row for row in unit.rows if row.fault]
+        if faults and options.strict:
+            raise faults[0].stopped()
+        if number == 0 and len(faults) == len(unit.rows):
+            raise CorpusError(
+                f"none of the first {len(faults):,} rows of {source.name} can be embedded; "
+                f"{unit.place}: {faults[0].fault}"
+            )
+        yield unit
+    if number < max(shards, default=-1):
+        difference = f"{source.name} has no rows for {shard_name(number + 1)}"
+        raise ChangedInputError(options.out, difference)
+
+
+def _open_engine(options: EmbedOptions, meter: Meter) -> Engine:
+    """The workers that the options ask for, with the model loaded."""
+    if options.engine == "ray":
+        from fairspan.embedding.ray_engine import RayActors
+
+        return RayActors(options, meter.advance)
+    from fairspan.embedding.engines import ThisProcess
+
+    return ThisProcess(options, meter.advance)
+
+
+def _embed(engine: Engine, units: Iterator[Unit], folder: Path) -> list[ShardSummary]:
+    """The shards of units; raise at the end if some of them could not be embedded."""
+    from fairspan.embedding.engines import embed_units
+
+    embedded: list[ShardSummary] = []
+    failed: list[str] = []
+    try:
+        for unit, shard in embed_units(engine, units):
+            if shard is None:
+                failed.append(f"{shard_name(unit.number)} ({unit.place})")
+            else:
+                embedded.append(shard)
+    except ChangedInputError:
+        # Units before the difference may be of other texts as well.
+        for shard in embedded:
+            (folder / shard.file_name).unlink(missing_ok=True)
+        raise
+    if failed:
+        raise FairspanError(
+            f"{folder} is incomplete: the process that embeds died every time at {few(failed)}. "
+            "Perhaps memory ran out. All else is done; the same command tries again what is "
+            "missing."
+        )
+    return embedded
 
 
 @call_of(EmbedOptions)
@@ -280,6 +274,4 @@ def embed(options: EmbedOptions) -> Embedding:
 
     The same call continues an interrupted run, or returns at once if everything is done.
     """
-    job = Job(options)
-    job.begin()
-    return job.run(as_progress(options.progress))
+    return run(options, as_progress(options.progress))

@@ -1,32 +1,34 @@
-"""Shards: one Parquet file per unit, with a summary of the unit in its footer."""
+"""Shards: one Parquet file per unit, with a summary of the unit and a digest in its footer."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fairspan.corpus.rows import Cursor, Fault
+from fairspan.embedding.unit import Row
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.runs.folder import writing
 
 VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
 REJECTED = "rejected.jsonl"
-_DAMAGES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-_FOOTER = "fairspan"
-# Threads that read shards to verify them: sha256 takes 1.5 GB/s in each.
+_NAME = re.compile(r"part-\d+\.parquet")
+# Entries of a footer.
+_SUMMARY = "fairspan"
+_FAULTS = "fairspan.rejected"
+_DIGEST = "fairspan.digest"
+_DAMAGES = (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError)
+# Threads that verify shards.
 _READERS = 4
-UNUSABLE = "the model's vector"
-"""What the reason begins with where a row was rejected for its vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,45 +39,34 @@ class ShardSummary:
         rows: with a vector.
         truncated: those of them that are longer than the model reads.
         tokens: read by the model, prompts and special tokens included.
+        rejected: rows without a vector.
         skipped: rows that keep the vector of the plain model.
-        digest: of the ids and texts of the unit.
-        faults, skipped_ids: of the rejected and the skipped rows; in the file only, not in memory.
-        checksum: of the file; in memory only.
+        texts: the digest of the ids and texts of the unit.
     """
 
     number: int
-    start: Cursor
-    end: Cursor
     rows: int
     truncated: int
     tokens: int
     seconds: float
     rejected: int
     skipped: int
-    faults: Sequence[Fault]
-    skipped_ids: Sequence[str]
-    digest: str = ""
-    checksum: str = ""
-
-    @property
-    def done(self) -> int:
-        """How much of the input the unit is, in the source's own unit."""
-        return self.end.done - self.start.done
-
-    def without_lists(self) -> ShardSummary:
-        return replace(self, faults=(), skipped_ids=())
+    texts: str
 
     @property
     def file_name(self) -> str:
         return shard_name(self.number)
 
-    @classmethod
-    def from_json(cls, text: str) -> ShardSummary:
-        values: dict[str, Any] = json.loads(text)
-        for name in ("start", "end"):
-            values[name] = Cursor(*values[name])
-        values["faults"] = [Fault(**fault) for fault in values["faults"]]
-        return cls(**values)
+
+def shard_name(number: int) -> str:
+    """The name of a shard's file; of ten million shards, names sort like numbers."""
+    return f"part-{number:07d}.parquet"
+
+
+def shard_files(folder: Path) -> list[Path]:
+    """The files of a folder's shards by number."""
+    files = [file for file in folder.glob("part-*.parquet") if _NAME.fullmatch(file.name)]
+    return sorted(files, key=lambda file: (len(file.name), file.name))
 
 
 def table(
@@ -104,93 +95,87 @@ def table(
     )
 
 
-def shard_name(number: int) -> str:
-    return f"part-{number:05d}.parquet"
-
-
-def write_shard(folder: Path, summary: ShardSummary, rows: pl.DataFrame) -> str:
-    """Write beside, then rename: a shard is there as a whole or not at all. Its checksum."""
-    checksums = []
+def write_shard(
+    folder: Path, summary: ShardSummary, faults: Sequence[Row], rows: pl.DataFrame
+) -> None:
+    """Write beside, then rename: a shard is there as a whole or not at all."""
+    rejected = [
+        {"file": row.file, "row": row.number, "id": row.id, "reason": row.fault} for row in faults
+    ]
+    footer = {_SUMMARY: json.dumps(asdict(summary)), _FAULTS: json.dumps(rejected)}
+    footer[_DIGEST] = _digest(footer[_SUMMARY], footer[_FAULTS], rows)
 
     def write(file: Path) -> None:
-        entries = asdict(summary)
-        del entries["checksum"]
-        footer = {_FOOTER: json.dumps(entries)}
         rows.write_parquet(file, compression="zstd", compression_level=1, metadata=footer)
-        checksums.append(checksum_of(file))
 
     with writing(folder):
         write_whole(folder / summary.file_name, write)
-    return checksums[0]
 
 
-def checksum_of(file: Path) -> str:
-    """The size of a file and its SHA-256."""
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return f"{file.stat().st_size}:{digest}"
+def _digest(summary: str, faults: str, rows: pl.DataFrame) -> str:
+    """A hash of what a shard holds, footer and columns."""
+    digest = blake2b(f"{len(summary)} {summary}{faults}".encode(), digest_size=16)
+    for column in rows:
+        digest.update(f"{column.name} {column.dtype} {len(column)} ".encode())
+        if column.dtype == pl.String:
+            digest.update(column.str.len_bytes().to_numpy().tobytes())
+            digest.update("".join(column).encode())
+        else:
+            digest.update(column.to_numpy().tobytes())
+    return digest.hexdigest()
 
 
-def read_summaries(folder: Path, checksums: Mapping[str, Any]) -> dict[int, ShardSummary]:
-    """The summaries of a folder's whole shards by number, with their checksums.
-
-    A shard is whole if its file has the checksum of the manifest, or can be read where that has
-    none, as after a kill.
-    """
-    files = sorted(folder.glob("part-*.parquet"))
+def read_shards(folder: Path) -> tuple[dict[int, ShardSummary], list[str]]:
+    """The summaries of the whole shards by number, and the names of the damaged files."""
+    files = shard_files(folder)
     with ThreadPoolExecutor(_READERS) as pool:
-        read = pool.map(lambda file: _read_whole(file, checksums.get(file.name)), files)
-        return {summary.number: summary for summary in read if summary is not None}
+        summaries = list(pool.map(_verified, files))
+    whole = {summary.number: summary for summary in summaries if summary is not None}
+    pairs = zip(files, summaries, strict=True)
+    return whole, [file.name for file, summary in pairs if summary is None]
 
 
-def _read_whole(file: Path, expected: Any) -> ShardSummary | None:
+def _verified(file: Path) -> ShardSummary | None:
     """The summary of a shard; None for one that is damaged."""
     try:
-        if expected and str(expected).partition(":")[0] != str(file.stat().st_size):
-            return None
-        checksum = checksum_of(file)
-    except OSError as error:
+        footer = pl.read_parquet_metadata(file)
+        summary = ShardSummary(**json.loads(footer[_SUMMARY]))
+        rows = pl.read_parquet(file, glob=False)
+        digest = _digest(footer[_SUMMARY], footer[_FAULTS], rows)
+    except PermissionError as error:
         raise FairspanError(f"{file} cannot be read: {error.strerror or error}.") from None
-    with suppress(KeyError, TypeError, ValueError, *_DAMAGES):
-        summary = _read_summary(file)
-        if not expected:
-            pl.read_parquet(file, glob=False)
-        if file.name == summary.file_name and checksum == (expected or checksum):
-            return replace(summary.without_lists(), checksum=checksum)
-    return None
+    except (*_DAMAGES, pl.exceptions.PanicException):
+        return None
+    is_whole = digest == footer.get(_DIGEST) and file.name == summary.file_name
+    return summary if is_whole else None
 
 
-def _read_summary(file: Path) -> ShardSummary:
-    return ShardSummary.from_json(pl.read_parquet_metadata(file)[_FOOTER])
+def has_shards(folder: Path) -> bool:
+    """Whether there is a file with the footer of a shard."""
+    for file in folder.glob("part-*.parquet"):
+        with suppress(*_DAMAGES):
+            if _SUMMARY in pl.read_parquet_metadata(file):
+                return True
+    return False
 
 
-def read_ids(folder: Path, number: int) -> list[str]:
-    """The ids of a unit that no other row can have, also of skipped and unusable rows."""
-    file = folder / shard_name(number)
-    ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
-    summary = _read_summary(file)
-    unusable = [fault.id for fault in summary.faults if fault.reason.startswith(UNUSABLE)]
-    return [*ids, *summary.skipped_ids, *filter(None, unusable)]
-
-
-def write_rejected(folder: Path, summaries: Mapping[int, ShardSummary]) -> None:
+def write_rejected(folder: Path, summaries: Iterable[ShardSummary]) -> None:
     """Write all rejected rows, in the order of the input."""
 
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
-            for summary in sorted(summaries.values(), key=lambda summary: summary.start):
+            for summary in sorted(summaries, key=lambda summary: summary.number):
                 if summary.rejected:
-                    for fault in _read_summary(folder / summary.file_name).faults:
-                        opened.write(json.dumps(asdict(fault), ensure_ascii=False) + "\n")
+                    footer = pl.read_parquet_metadata(folder / summary.file_name)
+                    for fault in json.loads(footer[_FAULTS]):
+                        opened.write(json.dumps(fault, ensure_ascii=False) + "\n")
 
     with writing(folder):
         write_whole(folder / REJECTED, write)
 
 
-def remove_partial(folder: Path, whole: Iterable[int]) -> None:
-    """Remove what a killed process left half-written, and shards other than the whole ones."""
-    kept = {folder / shard_name(number) for number in whole}
-    shards = {*folder.glob("part-[0-9]*.parquet")} - kept
-    for file in [*shards, *folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
+def remove_partial(folder: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for file in [*folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
         with suppress(OSError):
             file.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from threading import Lock
@@ -14,13 +14,12 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
-from fairspan.corpus.rows import Fault
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import UNUSABLE, VECTORS, ShardSummary, table, write_shard
-from fairspan.embedding.unit import TextRow, Unit, stopped
+from fairspan.embedding.shards import VECTORS, ShardSummary, table, write_shard
+from fairspan.embedding.unit import Row, Unit
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
-from fairspan.errors import DesignError, FairspanError
+from fairspan.errors import DesignError
 from fairspan.model.build import calibrate_by_default
 from fairspan.model.even import NotFinite
 from fairspan.model.transformer import calibrated_transformers
@@ -29,7 +28,23 @@ from fairspan.runs.subject import open_subject
 
 Advance = Callable[[int, int, float], None]
 """Called after a batch with its rows and tokens, and how much of the input they are."""
-DIFFERENT = "the devices would give different vectors: use devices of one kind, or set dtype."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """What is embedded of a unit.
+
+    Attributes:
+        rows: [texts], the number of each text's row in the unit.
+        parts: [texts, 3], of each part its number in the row and its characters; None for whole
+            texts.
+        skipped: how many rows keep the vector they have.
+    """
+
+    texts: Sequence[ReadText]
+    rows: np.ndarray
+    parts: np.ndarray | None
+    skipped: int
 
 
 class UnitWorker:
@@ -40,15 +55,10 @@ class UnitWorker:
     """
 
     def __init__(
-        self,
-        options: EmbedOptions,
-        device: str | None,
-        threads: int | None = None,
-        advance: Advance | None = None,
+        self, options: EmbedOptions, threads: int | None = None, advance: Advance | None = None
     ) -> None:
         """A worker on so many `threads` of the CPU; what `advance` raises ends the work."""
         self._options = options
-        self._device = device
         self._threads = threads
         self._advance = advance
         self._opening = Lock()
@@ -72,7 +82,7 @@ class UnitWorker:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         options = self._options
-        plain = open_subject(options.model, loading=options.loading(self._device))
+        plain = open_subject(options.model, loading=options.loading)
         calibration = options.calibration if isinstance(options.calibration, Calibration) else None
         model = plain.transformer("embed")
         prompt = options.prompt if options.side == "document" else None
@@ -107,75 +117,70 @@ class UnitWorker:
             )
         return fits
 
-    def embed(self, unit: Unit, identity: dict[str, Any]) -> ShardSummary:
-        """Write the shard of a unit; the model has to be the one of that identity."""
-        if self.open()[1] != identity:
-            raise FairspanError(DIFFERENT)
+    def embed(self, unit: Unit) -> ShardSummary:
+        """Write the shard of a unit; its summary."""
+        self.open()
         with self._reading:
-            rows, texts, parts, skipped = self._read(unit.rows)
+            read = self._read(unit.rows)
         with self._computing:
             began = time.monotonic()
-            vectors = self._vectors(texts, unit.end.done - unit.start.done)
+            vectors = self._vectors(read.texts, unit.amount)
             seconds = time.monotonic() - began
-        good = usable(vectors)
-        bad = [_unusable(rows[n], vectors[n]) for n in np.flatnonzero(~good).tolist()]
-        if parts is not None:
-            # A document without one of its parts would be found by the others alone.
-            bad = list({fault.id: fault for fault in reversed(bad)}.values())
-            rejected = {fault.id for fault in bad}
-            good = np.array([row.id not in rejected for row in rows], dtype=bool)
-        if bad and self._options.strict:
-            raise stopped(bad[0])
-        lengths = np.array([text.length for text in texts], dtype=np.int32)[good]
-        cut = np.array([text.cut for text in texts], dtype=bool)[good]
-        faults = [*unit.rejected, *bad]
+        rows = [*unit.rows]
+        for number in np.flatnonzero(~usable(vectors)):
+            row = read.rows[number]
+            rows[row] = replace(rows[row], fault=_fault(vectors[number]))
+            if self._options.strict:
+                raise rows[row].stopped()
+        # A document without one of its parts would be found by the others alone.
+        good = [number for number, row in enumerate(read.rows) if not rows[row].fault]
+        texts = [read.texts[number] for number in good]
+        cut = np.array([text.cut for text in texts], dtype=bool)
+        faults = [row for row in rows if row.fault]
         summary = ShardSummary(
             number=unit.number,
-            start=unit.start,
-            end=unit.end,
-            rows=int(good.sum()),
+            rows=len(good),
             truncated=int(cut.sum()),
-            tokens=sum(text.read for text in texts),
+            tokens=sum(text.read for text in read.texts),
             seconds=round(seconds, 3),
             rejected=len(faults),
-            skipped=len(skipped),
-            faults=sorted(faults, key=lambda fault: (fault.file, fault.row)),
-            skipped_ids=skipped,
-            digest=unit.digest,
+            skipped=read.skipped,
+            texts=unit.digest,
         )
-        ids = [row.id for row in compress(rows, good)]
-        vectors = vectors if good.all() else vectors[good]
-        parts = None if parts is None else parts[good]
-        columns = table(ids, parts, vectors, lengths, cut, self._options.storage)
-        checksum = write_shard(Path(self._options.out), summary, columns)
-        return replace(summary.without_lists(), checksum=checksum)
+        columns = table(
+            [rows[row].id for row in read.rows[good]],
+            None if read.parts is None else read.parts[good],
+            vectors if len(good) == len(vectors) else vectors[good],
+            np.array([text.length for text in texts], dtype=np.int32),
+            cut,
+            self._options.storage,
+        )
+        write_shard(Path(self._options.out), summary, faults, columns)
+        return summary
 
-    def _read(
-        self, rows: Sequence[TextRow]
-    ) -> tuple[list[TextRow], list[ReadText], np.ndarray | None, list[str]]:
-        """The row of each vector with its text, and [vectors, 3], the number and the characters of
-        the part it is of, if there are parts; and the ids of rows that keep the vectors they have.
-        """
+    def _read(self, rows: Sequence[Row]) -> _Read:
+        """The texts of rows, or of their parts, without rows that keep the vectors they have."""
         rule = self._options.part_rule
-        rows = list(rows)
-        skipped: list[str] = []
-        if self._fits >= 0 or rule is None:
-            texts = self._encoder.read([row.text for row in rows])
+        numbers = np.array([n for n, row in enumerate(rows) if not row.fault], dtype=np.int64)
+        count = len(numbers)
+        if rule is None or self._fits >= 0:
+            texts = self._encoder.read([rows[number].text for number in numbers])
             longer = [text.length > self._fits for text in texts]
-            skipped = [row.id for row, is_longer in zip(rows, longer, strict=True) if not is_longer]
-            rows = list(compress(rows, longer))
-            texts = list(compress(texts, longer))
-        if rule is None:
-            return rows, texts, None, skipped
-        spans_of = self._encoder.parts([row.text for row in rows], rule)
-        parts = [
-            (row, number, *span)
-            for row, spans in zip(rows, spans_of, strict=True)
-            for number, span in enumerate(spans)
-        ]
-        read = self._encoder.read([row.text[start:end] for row, _, start, end in parts])
-        places = np.array([place for _, *place in parts], dtype=np.int32).reshape(-1, 3)
-        return [row for row, *_ in parts], read, places, skipped
+            numbers = numbers[longer]
+            if rule is None:
+                texts = list(compress(texts, longer))
+                return _Read(texts, numbers, None, count - len(numbers))
+        spans_of = self._encoder.parts([rows[number].text for number in numbers], rule)
+        parts = np.array(
+            [
+                (row, number, *span)
+                for row, spans in zip(numbers, spans_of, strict=True)
+                for number, span in enumerate(spans)
+            ],
+            dtype=np.int32,
+        ).reshape(-1, 4)
+        texts = self._encoder.read([rows[row].text[start:end] for row, _, start, end in parts])
+        return _Read(texts, parts[:, 0], parts[:, 1:], count - len(numbers))
 
     def _vectors(self, texts: Sequence[ReadText], amount: int) -> np.ndarray:
         """[texts, dimension], of texts that are so much of the input.
@@ -200,6 +205,8 @@ class UnitWorker:
             if self._advance is not None:
                 tokens = sum(lengths[number] for number in numbers)
                 self._advance(len(numbers), tokens, amount * tokens / max(1, sum(lengths)))
+        if self._advance is not None and not lengths:
+            self._advance(0, 0, amount)
         return vectors
 
     def _pass(self, batch: Sequence[ReadText]) -> np.ndarray:
@@ -213,8 +220,9 @@ class UnitWorker:
             return np.concatenate([self._pass(batch[:middle]), self._pass(batch[middle:])])
 
 
-def _unusable(row: TextRow, vector: np.ndarray) -> Fault:
+def _fault(vector: np.ndarray) -> str:
+    """Why a vector cannot be used."""
     reason = "is all zero"
     if vector.any():
         reason = f"contains NaN, infinity or values beyond {vector.dtype}"
-    return Fault(row.file, row.number, row.id, f"{UNUSABLE} {reason}.")
+    return f"the model's vector {reason}."

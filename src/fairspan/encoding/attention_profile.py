@@ -50,7 +50,7 @@ def attention_rows(
     the calibrated layers of a calibrated model these are the calibrated weights.
 
     Args:
-        texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets.
+        texts: strings.
         prompt: what to put before every text; None for the model's own for documents.
     """
     return map(_row, record(model, texts, _RowRecorder, prompt=prompt))

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
-from urllib.request import getproxies, proxy_bypass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import finalize
 
 import numpy as np
-import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader, MaxRetryError
 
 from fairspan.calibration.calibration import Side
-from fairspan.errors import FairspanError, require_whole
+from fairspan.errors import FairspanError, MissingExtra, require_whole
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 BATCH_CHARACTERS = 64_000
 """How much a run sends in one request."""
 _KEY = "OPENAI_API_KEY"
+_NO_KEY = "none"
+"""The client needs a key, also for servers that need none."""
 _CONNECT_SECONDS = 10.0
-_LONGEST_WAIT = 120
-_MOST_SECONDS = 600.0
-# Statuses below 500 that may be another one later.
-_BUSY = (408, 425, 429)
-# After 0, 1, 2, 4, … s and up to one more: about six minutes.
 _RETRIES = 10
-_BACKOFF: Any = {"backoff_factor": 0.5, "backoff_max": _LONGEST_WAIT, "backoff_jitter": 1.0}
 # Where nothing ever answered, the address is more likely wrong than the server busy.
-_FIRST_RETRIES = 2
-# Of an answer, per text and once more: a vector of 10,000 dimensions has less than a quarter of it.
-_TEXT_BYTES = 2**20
-_log = logging.getLogger("fairspan.endpoint")
+_FIRST_RETRIES = 3
 # How servers say that a text is too long or a request has too many, with any status.
 _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
@@ -46,13 +39,12 @@ _TOO_MUCH = re.compile(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Received:
-    """What an endpoint's answers said so far; `characters` are those of answers with `tokens`."""
+    """What an endpoint's answers said so far."""
 
     models: list[str] = field(default_factory=list)
     requests: int = 0
-    characters: int = 0
     tokens: int | None = None
     dimension: int | None = None
     lock: Lock = field(default_factory=Lock, repr=False)
@@ -101,12 +93,13 @@ class Endpoint:
         self.query_body = None if query_body is None else _checked("query_body", query_body)
         self.concurrency = concurrency
         self.batch = batch
-        self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=timeout)
         self._key = (os.environ.get(_KEY, "") if api_key is None else api_key).strip()
         if not re.fullmatch(r"[!-~]*", self._key):
             raise FairspanError("the endpoint's key has invalid characters, such as spaces.")
-        self._pool = _pool_of(self.url, concurrency)
+        self._client = _client_of(self.url, self._key, timeout)
         self.received = Received()
+        # Copies for one side share both; connections close with the last of them.
+        finalize(self.received, self._client.close)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r}, {self.model!r})"
@@ -134,97 +127,55 @@ class Endpoint:
         if status == 200:
             return self._vectors(content, sentences)
         message = self._message(content)
-        too_much = status == 413 or (status in (400, 422) and _TOO_MUCH.search(message))
+        too_much = status == 413 or (status in (400, 422) and bool(_TOO_MUCH.search(message)))
         if too_much and len(sentences) > 1:
             middle = (len(sentences) + 1) // 2
             halves = (sentences[:middle], sentences[middle:])
             return np.concatenate([self.encode(half) for half in halves])
-        what = "the request"
-        remedy = "try again later"
         if too_much:
             what = f"a text of {len(sentences[0]):,} characters that begins {sentences[0][:40]!r}"
             remedy = "use shorter documents, or raise the limit of the server"
-        elif status in (401, 403):
-            what = "the key" if self._key else f"no key, because {_KEY} is not set"
-            remedy = f"set the environment variable {_KEY}"
-        elif status < 500 and status != 429:
-            remedy = (
-                "check the address, which often ends in /v1, the name of the model, and the "
-                "fields of body"
-            )
+        else:
+            what, remedy = self._refusal(status)
         raise FairspanError(
             f"{self.url}/embeddings refuses {what} ({status}: {message}): {remedy}."
         )
 
-    def _send(self, texts: Sequence[str]) -> tuple[int, bytes]:
-        """Status and content of the answer; a server that is busy or away is asked again."""
-        body: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
+    def _send(self, texts: Sequence[str]) -> tuple[int, str]:
+        """Status and content of the answer; the client asks again where a server is busy."""
+        from openai import APIConnectionError, APIStatusError
+
+        body: dict[str, Any] = {**self.body, "model": self.model, "input": list(texts)}
         if self.dimensions is not None:
             body["dimensions"] = self.dimensions
-        url = f"{self.url}/embeddings"
-        options: Any = {"timeout": self._timeout, "redirect": False, "preload_content": False}
-        if self._key:
-            options["headers"] = {"Authorization": f"Bearer {self._key}"}
-        # urllib3 only counts the tries: it reads answers of any length, and does not retry one that
-        # breaks off.
-        until = time.monotonic() + _MOST_SECONDS
-        total = _RETRIES if self.received.requests else _FIRST_RETRIES
-        retries = urllib3.Retry(total, allowed_methods=None, **_BACKOFF)
-        while True:
-            try:
-                answer = self._pool.request("POST", url, json=body, retries=False, **options)
-                content = self._content(answer, _TEXT_BYTES * (1 + len(texts)), until)
-            except HTTPError as error:
-                # Without the words of the library before it.
-                reason = self._quoted(str(error).rpartition(": ")[2])
-                retries = self._wait(retries, until, reason, error=error)
-                continue
-            # A server that answers is there.
-            retries = retries.new(total=_RETRIES - len(retries.history))
-            if not retries.total or (answer.status not in _BUSY and answer.status < 500):
-                return answer.status, content
-            retries = self._wait(retries, until, f"status {answer.status}", response=answer)
+        retries = _RETRIES if self.received.requests else _FIRST_RETRIES
+        try:
+            content = self._client.post(
+                "/embeddings",
+                cast_to=str,
+                body=body,
+                options={"max_retries": retries, "follow_redirects": False},
+            )
+        except APIStatusError as error:
+            return error.status_code, error.response.text
+        except APIConnectionError as error:
+            reason = self._quoted(str(error.__cause__ or "") or str(error))
+            raise FairspanError(
+                f"{self.url} does not answer ({reason}): check the address, or try again later."
+            ) from None
+        return 200, content
 
-    def _wait(
-        self, retries: urllib3.Retry, until: float, reason: str, **outcome: Any
-    ) -> urllib3.Retry:
-        """One retry fewer, after the wait before it; raise if there is none, or it is too late.
+    def _refusal(self, status: int) -> tuple[str, str]:
+        """What a server refuses with a status, and what to do."""
+        if status in (401, 403):
+            what = "the key" if self._key else f"no key, because {_KEY} is not set"
+            return what, f"set the environment variable {_KEY}"
+        if status >= 500 or status in (408, 429):
+            return "the request", "try again later"
+        remedy = "check the address, which often ends in /v1, the name of the model, and the fields"
+        return "the request", f"{remedy} of body"
 
-        `outcome` is the `error` of a request, or the `response` to it.
-        """
-        with suppress(MaxRetryError):
-            retries = retries.increment("POST", self.url, **outcome)
-            wait = retries.get_backoff_time()
-            with suppress(InvalidHeader, KeyError):
-                wait = retries.get_retry_after(outcome["response"]) or wait
-            if wait > _LONGEST_WAIT:
-                reason = f"it asks to wait {wait:,.0f} s"
-            elif time.monotonic() > until:
-                reason = f"not within {_MOST_SECONDS:.0f} s"
-            else:
-                message = "the endpoint does not answer (%s): retrying in %.0f s, %d tries left"
-                _log.warning(message, reason, wait, retries.total)
-                time.sleep(wait)
-                return retries
-        raise FairspanError(
-            f"{self.url} does not answer ({reason}): check the address, or try again later."
-        )
-
-    def _content(self, answer: urllib3.BaseHTTPResponse, most: int, until: float) -> bytes:
-        """The bytes of an answer; raise if there are more than `most`, or they take too long."""
-        content = bytearray()
-        while part := answer.read1(2**16):
-            content += part
-            if len(content) > most or time.monotonic() > until:
-                answer.close()
-                raise FairspanError(
-                    f"{self.url} is still answering after {most:,} bytes or {_MOST_SECONDS:.0f} s: "
-                    "check the address."
-                )
-        answer.release_conn()
-        return bytes(content)
-
-    def _message(self, content: bytes) -> str:
+    def _message(self, content: str) -> str:
         """What the server says about an error, in one line."""
         answer: Any = None
         with suppress(ValueError):
@@ -232,14 +183,13 @@ class Endpoint:
         # OpenAI has error.message, others error, message or detail.
         for name in ("error", "message", "detail"):
             answer = answer.get(name, answer) if isinstance(answer, dict) else answer
-        words = answer if isinstance(answer, str) else content.decode("utf-8", "replace")
-        return self._quoted(words)
+        return self._quoted(answer if isinstance(answer, str) else content)
 
     def _quoted(self, text: str) -> str:
         """The server's words in one line, without the key if it repeats it."""
         return " ".join((text.replace(self._key, "…") if self._key else text).split())[:300]
 
-    def _vectors(self, content: bytes, texts: Sequence[str]) -> np.ndarray:
+    def _vectors(self, content: str, texts: Sequence[str]) -> np.ndarray:
         """[texts, dimension], the vectors of an answer in the order of the texts."""
         try:
             answer = json.loads(content)
@@ -247,7 +197,7 @@ class Endpoint:
             numbers = [int(row.get("index", number)) for number, row in enumerate(rows)]
             unordered = [np.array(row["embedding"], dtype=np.float32) for row in rows]
         except (ValueError, TypeError, KeyError, AttributeError):
-            begins = self._quoted(content[:500].decode("utf-8", "replace"))[:60]
+            begins = self._quoted(content[:500])[:60]
             raise FairspanError(
                 f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check "
                 "the address."
@@ -264,10 +214,10 @@ class Endpoint:
                     f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it "
                     "is empty, all zero, or holds null, NaN or infinity."
                 )
-        self._note(answer, texts, {len(vector) for vector in vectors})
+        self._note(answer, {len(vector) for vector in vectors})
         return np.stack(vectors)
 
-    def _note(self, answer: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
+    def _note(self, answer: Mapping[str, Any], dimensions: set[int]) -> None:
         """Remember what an answer says of itself, and refuse vectors of another dimension."""
         usage = answer.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
@@ -284,36 +234,35 @@ class Endpoint:
             received.requests += 1
             if isinstance(tokens, int) and tokens > 0:
                 received.tokens = (received.tokens or 0) + tokens
-                received.characters += sum(map(len, texts))
             if name and name not in received.models:
                 received.models.append(name)
 
 
-def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
-    """Connections through the proxy that the environment names for this address, if any."""
-    parsed = urllib3.util.parse_url(url)
-    proxy = getproxies().get(parsed.scheme or "")
-    if not proxy or proxy_bypass(parsed.netloc or ""):
-        return urllib3.PoolManager(maxsize=connections)
-    headers = urllib3.make_headers(proxy_basic_auth=urllib3.util.parse_url(proxy).auth)
-    return urllib3.ProxyManager(proxy, proxy_headers=headers, maxsize=connections)
+def _client_of(url: str, key: str, timeout: float) -> OpenAI:
+    """The client that sends, retries and reads; proxies come from the environment."""
+    try:
+        from openai import OpenAI, Timeout
+    except ImportError:
+        raise MissingExtra("an endpoint needs openai: pip install 'fairspan[endpoint]'.") from None
+    limits = Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS))
+    return OpenAI(base_url=url, api_key=key or _NO_KEY, timeout=limits)
 
 
 def _normal(url: str) -> str:
     """An address in one form, without what would be a secret."""
     try:
-        parsed = urllib3.util.parse_url(url.strip())
-    except urllib3.exceptions.LocationParseError:
-        parsed = urllib3.util.Url()
-    is_address = parsed.scheme in ("http", "https") and parsed.host
-    if not is_address or parsed.auth or parsed.query or parsed.fragment:
+        parts = urlsplit(url.strip())
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in parts.netloc or parts.query or parts.fragment:
         raise FairspanError(
             "an endpoint is an address that begins with http:// or https://, such as "
             "http://localhost:8000/v1, and has no user, query or fragment: put a key into an "
             "environment variable."
         )
-    path = (parsed.path or "").rstrip("/").removesuffix("/embeddings")
-    return f"{parsed.scheme}://{parsed.netloc}{path or '/v1'}"
+    path = parts.path.rstrip("/").removesuffix("/embeddings")
+    return f"{parts.scheme}://{parts.netloc.lower()}{path or '/v1'}"
 
 
 def _checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Fill the store with the vectors that are missing, batch by batch."""
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,19 +49,31 @@ class Tally:
     halved: int = 0
 
 
-def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[list[int]]:
+def batches(
+    lengths: Sequence[int],
+    budget: int,
+    most: int | None = None,
+    *,
+    pass_tokens: float = math.inf,
+) -> list[list[int]]:
     """Numbers of texts, longest first, in batches of at most `budget` tokens and `most` texts.
 
-    Padding counts as tokens. Batches depend on the lengths alone and are stored as a whole: an
+    Padding counts as tokens. A batch also ends where it would have more padding than `pass_tokens`,
+    what another pass costs. Batches depend on the lengths alone and are stored as a whole: an
     interrupted run forms them again and computes identical vectors.
     """
     order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
     formed: list[list[int]] = []
+    width = 0
     room = 0
+    padding = 0
     for number in order:
-        if room == 0:
+        padding += width - lengths[number]
+        if room == 0 or padding > pass_tokens:
             formed.append([])
-            room = min(max(1, budget // max(1, lengths[number])), most or len(lengths))
+            width = lengths[number]
+            room = min(max(1, budget // max(1, width)), most or len(lengths))
+            padding = 0
         formed[-1].append(number)
         room -= 1
     return formed

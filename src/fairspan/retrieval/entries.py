@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import Fault, id_of, read_lines, text_of
+from fairspan.corpus.files import read_lines
+from fairspan.corpus.record import id_of, text_of
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
@@ -74,10 +75,10 @@ class Entry:
 
 def read_entries(path: Path) -> Iterator[Entry]:
     """The lines of a JSONL file, plain or gzipped."""
-    for row, _ in read_lines(path.name, path):
-        if isinstance(row, Fault):
-            raise CorpusError(str(row))
-        yield Entry(row.place, row.fields)
+    for record in read_lines(path.name, path):
+        if record.fault:
+            raise CorpusError(f"{record.place}: {record.fault}")
+        yield Entry(record.place, record.fields)
 
 
 def entries_by_id(path: Path, field: str) -> Iterator[tuple[str, Entry]]:

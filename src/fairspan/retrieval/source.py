@@ -99,20 +99,13 @@ class TaskSource:
         if self.name == PASSAGES:
             options = self.options
             draw = PassageDraw(options.query_words, options.sets, options.seed)
-            return draw.task(_corpus(options.corpus, options.languages))
+            return draw.task(Corpus.read(options.corpus, options.languages, partial=True))
         if self.is_of_mteb:
             # Imported only here: mteb is an extra.
             from fairspan.retrieval.mteb_reading import read_mteb
 
             return read_mteb(self.name.removeprefix(MTEB), self._language)
         return _read_collection(self.name, self._language)
-
-
-def _corpus(name: str, languages: Sequence[str] | None) -> Corpus:
-    """A corpus in some languages, whose texts need not be translations of each other."""
-    if languages is None or len(languages) == 1:
-        return Corpus.read(name, languages, partial=True)
-    return Corpus.read(name, None, partial=True).select(languages)
 
 
 def _read_collection(name: str, language: str | None) -> RetrievalTask:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -18,11 +17,8 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import tokens_read, unasked
 from fairspan.encoding.store import Store, default_store
-from fairspan.errors import FairspanError
-from fairspan.report.text import duration
 from fairspan.runs.embedder import Pair
-from fairspan.runs.folder import DEFAULT_RUNS, HEADER
-from fairspan.runs.header import Header, Machine, Sending, read_header
+from fairspan.runs.header import Sending
 from fairspan.runs.sending import sending_of, sending_words, wanted_of
 from fairspan.runs.subject import Subject
 from fairspan.runs.texts import Texts
@@ -45,7 +41,6 @@ class Forecast:
     Attributes:
         stages: texts whose vectors are stored count as well.
         unit: what `tokens` are: "tokens", or "characters" for a model without a tokenizer.
-        seconds: by the speed of an earlier run of this model on this machine; None without one.
         sending: what is sent to an endpoint.
     """
 
@@ -53,17 +48,13 @@ class Forecast:
     stages: tuple[Stage, ...]
     unit: str
     tokens: int
-    seconds: float | None
     sending: Sending | None
     notes: tuple[str, ...]
 
     @property
     def sentences(self) -> list[str]:
-        """How much is embedded, how long that takes, and what is sent."""
-        took = ""
-        if self.seconds is not None:
-            took = f", about {duration(self.seconds)} at the speed of an earlier run"
-        sentences = [f"{self.tokens:,} {self.unit} to embed{took}"]
+        """How much is embedded, and what is sent."""
+        sentences = [f"{self.tokens:,} {self.unit} to embed"]
         return sentences if self.sending is None else [*sentences, sending_words(self.sending)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,21 +67,17 @@ def forecast(texts: Texts) -> Forecast:
     stages = stages_of(texts)
     tokens = sum(stage.tokens for stage in stages)
     sending = None
-    seconds = None
     if isinstance(subject.model, Endpoint):
         wanted = wanted_of(chain.from_iterable(pairs_of(texts).values()))
         place = Path(texts.options.store or default_store())
         there = place if place.exists() else ":memory:"
         with Store(there, fresh=texts.options.fresh) as store:
             sending = sending_of(wanted, store)
-    elif subject.is_open and (speed := measured_speed(subject)):
-        seconds = tokens / speed
     return Forecast(
         model=subject.name,
         stages=tuple(stages),
         unit=subject.counter.unit,
         tokens=tokens,
-        seconds=seconds,
         sending=sending,
         notes=tuple(texts.notes),
     )
@@ -121,25 +108,3 @@ def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
             size = model.get_embedding_dimension() or size
     common = CommonDirection(np.eye(1, size)[0], share=0.5)
     return subject.under(treatment, common=common, lasting=False)
-
-
-def measured_speed(subject: Subject) -> float | None:
-    """Tokens per second of the last run of a model on this machine that embedded most texts."""
-    speeds = {}
-    for file in DEFAULT_RUNS.glob(f"*/{HEADER}"):
-        with suppress(FairspanError):
-            header = read_header(file.parent)
-            timings = header.timings
-            embedded = (timings.texts_computed or 0) > (timings.texts_from_store or 0)
-            if embedded and timings.seconds and _is_of(header, subject):
-                speeds[header.started] = (timings.tokens_computed or 0) / timings.seconds
-    return speeds[max(speeds)] if speeds else None
-
-
-def _is_of(header: Header, subject: Subject) -> bool:
-    """Whether a run was of this model, at the same precision on the same device and machine."""
-    inside = header.model.transformer
-    if inside is None or header.model.name != subject.name or header.machine != Machine():
-        return False
-    model = subject.transformer("a speed")
-    return (inside.device, inside.dtype) == (str(model.device), subject.dtype)

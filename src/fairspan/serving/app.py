@@ -6,37 +6,42 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager, suppress
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairspan.errors import FairspanError
+from fairspan.errors import DesignError, FairspanError
 from fairspan.serving.metrics import CONTENT_TYPE
 from fairspan.serving.protocol import Refusal, make_reply, read_request, require_key, too_large
 from fairspan.serving.service import Service
 
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _BODY_SECONDS = 60.0
+# A body that is too large is dropped up to so many bytes, or a pause, before the reply: a client
+# that still sends when the connection is closed may not read it.
+_DROPPED_BYTES = 2**28
+_PAUSE_SECONDS = 1.0
 _CLOSE = {"Connection": "close"}
 
 
 def make_app(
-    service: Service, *, key: str | None = None, allowed_hosts: Sequence[str] | None = None
+    service: Service, *, key: str | None = None, allowed_hosts: Sequence[str] = ()
 ) -> Starlette:
     """A service as an ASGI application, which any ASGI server runs; its end closes the service.
 
     Args:
         key: what clients send as `Authorization: Bearer KEY`, for all but `/health`.
-        allowed_hosts: names that clients may call the server by, besides localhost and IP
-            addresses; "*" for any. None means any with a key, and none without.
+        allowed_hosts: names that clients may call the server by, besides this machine's; "*" for
+            any. By default any with a key, and none without: pages of other sites may have a name
+            for this server, but not its key.
     """
 
     @asynccontextmanager
@@ -45,11 +50,15 @@ def make_app(
         service.close()
 
     api = _Api(service)
-    hosts = allowed_hosts or ()
+    hosts = [*_LOCAL_HOSTS, *allowed_hosts]
+    if key is not None and not allowed_hosts:
+        hosts = ["*"]
+    wrong = [host for host in hosts if host != "*" and "*" in host.removeprefix("*.")]
+    if wrong:
+        raise DesignError(f"allowed_hosts are names, *.example.com or *, got {wrong[0]!r}.")
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)]
     if key is not None:
-        key = require_key(key)
-        if allowed_hosts is None:
-            hosts = ("*",)  # no page of another site has the key
+        middleware.append(Middleware(_Keyed, key=require_key(key)))
     errors = (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception)
     app = Starlette(
         routes=[
@@ -60,11 +69,12 @@ def make_app(
             Route("/info", api.info),
             Route("/metrics", api.metrics),
         ],
-        middleware=[Middleware(_Guard, key=key, hosts=hosts)],
+        middleware=middleware,
         exception_handlers=dict.fromkeys(errors, _error_response),
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.unanswered = False
     return app
 
 
@@ -83,8 +93,7 @@ class _Api:
             body = await _read_body(request, self.service.limits.body_bytes)
             response = await _unless_gone(request, self._reply(body))
         except asyncio.CancelledError:
-            if not self.service.batcher.is_draining:
-                raise
+            request.app.state.unanswered = True
             message = "The server ended before this request was answered."
             raise Refusal(503, message, kind="server_error", headers=_CLOSE) from None
         except Exception as error:
@@ -99,11 +108,10 @@ class _Api:
         """The reply to the request in a body."""
         service = self.service
         start = time.monotonic()
-        most = service.limits.max_inputs
-        parsed = await service.in_turn(len(body), read_request, body, service.names, most)
+        parsed = read_request(body, service.names, service.limits.max_inputs)
         vectors, tokens, truncated = await service.embed(parsed)
         cut = truncated if service.truncate else None
-        reply = await service.in_turn(vectors.size, make_reply, parsed, vectors, tokens, cut)
+        reply = make_reply(parsed, vectors, tokens, cut)
         headers = {"X-Fairspan-Truncated": str(len(truncated))} if truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")
@@ -121,8 +129,9 @@ class _Api:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "fairspan"}
 
     async def health(self, request: Request) -> Response:
-        state = self.service.state
-        return JSONResponse({"status": state}, 200 if state == "ready" else 503)
+        if self.service.batcher.is_broken:
+            return JSONResponse({"status": "broken"}, 503)
+        return JSONResponse({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
         return JSONResponse(self.service.info())
@@ -132,29 +141,36 @@ class _Api:
 
 
 async def _read_body(request: Request, most: int) -> bytearray:
-    """The JSON of a request, refused if it is too large or late.
-
-    uvicorn drops the rest of a refused body, so that a client that is still sending gets the reply.
-    """
+    """The JSON of a request, refused if it is too large or late."""
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != "application/json":
         # Pages of other sites can send other types without asking.
         message = "The header Content-Type must be application/json."
         raise Refusal(415, message, code="unsupported_media_type")
-    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.")
+    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=_CLOSE)
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
+    if announced.isdecimal() and int(announced) > most + _DROPPED_BYTES:
         raise refusal
     body = bytearray()
+    size = 0
+    now = asyncio.get_running_loop().time
+    end = now() + _BODY_SECONDS
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout_at(end) as limit:
             async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    raise refusal
+                size += len(part)
+                if size <= most:
+                    body += part
+                elif size > most + _DROPPED_BYTES:
+                    break
+                else:
+                    limit.reschedule(min(end, now() + _PAUSE_SECONDS))
     except TimeoutError:
-        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
-        raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
+        if size <= most:
+            message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
+            raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
+    if size > most:
+        raise refusal
     return body
 
 
@@ -173,60 +189,27 @@ async def _unless_gone(request: Request, answering: Awaitable[Response]) -> Resp
         work.cancel()
 
 
-class _Guard:
-    """Refuses requests without the key, and those under a name that another site may have.
+class _Keyed:
+    """Refuses requests without the key, but for `/health`."""
 
-    By DNS rebinding, a page has its own name for this server. Pages that ask under a right name
-    are kept out by browsers: no reply allows their origin, and JSON is not sent without asking.
-    """
-
-    def __init__(self, app: ASGIApp, key: str | None, hosts: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, key: str) -> None:
         self.app = app
-        self.key = None if key is None else key.encode()
-        self.names = {"localhost", *(_host_name(host) for host in hosts)}
+        self.key = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = None
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            refusal = self._foreign(headers) or self._keyless(scope["path"], headers)
-        await (self.app if refusal is None else refusal.response)(scope, receive, send)
+        app = self.app
+        if scope["type"] == "http" and scope["path"] != "/health":
+            sent = Headers(scope=scope).get("authorization", "")
+            if not self._is_key(sent):
+                message = "The API key is wrong." if sent else "An API key is needed."
+                message += " Send the header Authorization: Bearer KEY."
+                challenge = {"WWW-Authenticate": "Bearer"}
+                app = Refusal(401, message, code="invalid_api_key", headers=challenge).response
+        await app(scope, receive, send)
 
-    def _foreign(self, headers: Headers) -> Refusal | None:
-        """Why a request under a foreign name is refused; no other site has an IP address's."""
-        # Of a header that comes twice, no value is the right one.
-        host = ",".join(headers.getlist("host"))
-        name = _host_name(host)
-        if not host or "*" in self.names or name in self.names:
-            return None
-        with suppress(ValueError):
-            ip_address(name)
-            return None
-        message = f"The host name {name[:80]!r} is not allowed: use the address, or "
-        return Refusal(403, f"{message}--allowed-hosts.", code="host_not_allowed")
-
-    def _keyless(self, path: str, headers: Headers) -> Refusal | None:
-        """Why a request without the key is refused."""
-        if self.key is None or path == "/health":
-            return None
-        sent = headers.get("authorization", "").encode("latin-1")
-        scheme, _, token = sent.partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.key):
-            return None
-        message = "An API key is needed: Authorization: Bearer KEY."
-        if sent:
-            message = "The API key is wrong."
-        challenge = {"WWW-Authenticate": "Bearer"}
-        return Refusal(401, message, code="invalid_api_key", headers=challenge)
-
-
-def _host_name(netloc: str) -> str:
-    """The host of `host:port` in lower case, without the brackets of IPv6."""
-    with suppress(ValueError):
-        address = urlsplit(f"//{netloc}")
-        if address.port is None or address.port:
-            return address.hostname or ""
-    return ""
+    def _is_key(self, sent: str) -> bool:
+        scheme, _, token = sent.encode("latin-1").partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.key)
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from prometheus_client import (
@@ -45,7 +45,9 @@ class Metrics:
         padded = "Tokens in a batch, padding included."
         self.batch_tokens = sizes("batch_tokens", padded, buckets=_TOKENS)
         self.model_seconds = seconds("model_seconds", "Seconds of the model for a batch.")
-        self.queue_seconds = seconds("queue_seconds", "Seconds until a request's first batch.")
+        self.queue_seconds = seconds(
+            "queue_seconds", "Seconds that the first text of a batch waited."
+        )
         whole = "Seconds from a whole request to its reply."
         self.request_seconds = seconds("request_seconds", whole)
 
@@ -55,6 +57,13 @@ class Metrics:
             text = f"{name.capitalize()} not yet finished."
             gauge = Gauge(f"fairspan_queue_{name}", text, registry=self.registry)
             gauge.set_function(count)
+
+    def count_batch(self, lengths: Sequence[int]) -> None:
+        """Count a batch of texts of these lengths."""
+        self.texts.inc(len(lengths))
+        self.tokens.inc(sum(lengths))
+        self.batch_texts.observe(len(lengths))
+        self.batch_tokens.observe(len(lengths) * max(lengths))
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

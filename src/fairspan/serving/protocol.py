@@ -58,8 +58,10 @@ def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
     return Refusal(400, message, param=param, code=code)
 
 
-def too_large(message: str, param: str | None = None) -> Refusal:
-    return Refusal(413, message, param=param, code="request_too_large")
+def too_large(
+    message: str, param: str | None = None, headers: Mapping[str, str] | None = None
+) -> Refusal:
+    return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
 def empty(index: int, of: int) -> Refusal:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import signal
 import socket
-import sys
-import time
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -56,8 +52,8 @@ def is_local(bound: socket.socket) -> bool:
     return bool(host == "::1" or host.startswith("127."))
 
 
-def run(app: Starlette, bound: socket.socket) -> bool:
-    """Serve until a signal ends it; whether all requests in flight were answered by then."""
+def run(app: Starlette, bound: socket.socket) -> None:
+    """Serve until a signal ends it, and requests in flight are answered, or have had their time."""
     config = uvicorn.Config(
         app,
         http="h11",  # which, unlike httptools, has a limit on a request's head
@@ -71,31 +67,7 @@ def run(app: Starlette, bound: socket.socket) -> bool:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = _Server(config)
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(server.serve(sockets=[bound]))
-    return server.drained
-
-
-def end_at_once(code: int = 1) -> None:
-    """End the process, whatever its threads do, without freeing the model, which takes seconds."""
-    sys.stderr.flush()
-    os._exit(code)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn with two changes: how it takes signals, and that it notes an incomplete end."""
-
-    drained = True
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's, does not raise the signal again: a requested shutdown is a success."""
-        if self.should_exit:
-            end_at_once()
-        self.should_exit = True
-        self.config.app.state.service.batcher.is_draining = True  # type: ignore[union-attr]
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        start = time.monotonic()
-        await super().shutdown(sockets)
-        self.drained = time.monotonic() - start < DRAIN_SECONDS
+    # uvicorn raises its signals again at its end, where an end that was asked for is a success.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    uvicorn.Server(config).run(sockets=[bound])

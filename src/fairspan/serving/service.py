@@ -6,11 +6,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -23,47 +23,24 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import (
-    EmbeddingRequest,
-    Names,
-    Refusal,
-    empty,
-    failed,
-    too_large,
-    wrong,
-)
+from fairspan.serving.protocol import EmbeddingRequest, Names, empty, failed, too_large, wrong
+from fairspan.serving.reader import Reader
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
-Result = TypeVar("Result")
-# Bytes, characters or numbers up to which a step of a request is done at once, and beyond which
-# steps are done one at a time.
+# Characters up to which texts are tokenised at once, and beyond which one request at a time.
 _SHORT = 4096
 _LARGE = 65_536
-# More than a token has in any language. A text with more of them in the window is not tokenised.
-_TOKEN_CHARACTERS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """An encoder, and what it reads of a text without content."""
-
-    encoder: DirectEncoder
-    nothing: ReadText
-
-    @classmethod
-    def of(cls, encoder: DirectEncoder) -> _Reader:
-        return cls(encoder, *encoder.read([""]))
-
-    def is_empty(self, text: ReadText) -> bool:
-        """Whether a text has special tokens only."""
-        if text.ids is None or self.nothing.ids is None:
-            return text.length == self.nothing.length
-        return np.array_equal(text.ids, self.nothing.ids)
+# How long a pass should take at most, and how many times its fixed cost it takes at least.
+_PASS_SECONDS = 0.25
+_LEAST_PASSES = 16
+# The fixed cost of a pass, in tokens.
+_CPU_PASS = 48
+_GPU_PASS = 4096
 
 
 class Service:
-    """One model, run in one thread.
+    """One model, and what is allowed of it.
 
     Texts longer than its window are cut with `truncate`, and refused otherwise. Fewer dimensions
     are given if it was trained for that, or with `force_dimensions`.
@@ -86,29 +63,28 @@ class Service:
         self.metrics = Metrics()
         self.names = Names(tuple(dict.fromkeys([name, *aliases])), tuple(model.prompts or ()))
         try:
-            self._sides = {side: _Reader.of(DirectEncoder(model, side)) for side in SIDES}
+            self._sides = {side: Reader.of(DirectEncoder(model, side)) for side in SIDES}
         except RuntimeError as error:
             message = f"{name} does not embed even a short text: {first_line(error)}"
             raise FairspanError(message) from None
-        self._prompted: dict[tuple[Side, str], Future[_Reader]] = {}
+        self._prompted: dict[tuple[Side, str], Future[Reader]] = {}
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
-        budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
-        self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
-        # One thread, so that large requests leave a core to short ones, and use little memory.
+        on_cpu = model.device.type == "cpu"
+        self.budget = self.limits.max_batch_tokens or (4096 if on_cpu else 16384)
+        pass_tokens = _CPU_PASS if on_cpu else _GPU_PASS
+        speed = self._warm_up()
+        size = min(self.budget, max(_LEAST_PASSES * pass_tokens, int(_PASS_SECONDS * speed)))
+        room = self.limits.max_queue_tokens
+        self.batcher = Batcher(
+            self.metrics, size=size, room=room, speed=speed, pass_tokens=pass_tokens
+        )
+        # One thread, so that large requests leave a core to short ones.
         self._large = ThreadPoolExecutor(1, "large")
-        self.batcher.submit(self._warm_up).result()
 
     def close(self) -> None:
         """Take no more; what is under way is finished."""
         self.batcher.close()
         self._large.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def state(self) -> str:
-        """ "ready", or why no request should be sent."""
-        if self.batcher.broken is not None:
-            return "broken"
-        return "draining" if self.batcher.is_draining else "ready"
 
     def info(self) -> dict[str, Any]:
         """What is served, and how."""
@@ -116,7 +92,7 @@ class Service:
         calibration = next((module.calibration for module in calibrated), None)
         encoders = {side: reader.encoder for side, reader in self._sides.items()}
         limits = {name.removeprefix("max_"): most for name, most in asdict(self.limits).items()}
-        limits["batch_tokens"] = self.batcher.budget
+        limits["batch_tokens"] = self.budget
         limits["request_bytes"] = self.limits.body_bytes
         return {
             "model": self.names.names[0],
@@ -140,22 +116,23 @@ class Service:
         self._check_dimensions(request.dimensions)
         reader = await self._reader(request.side, request.prompt_name)
         texts = await self._read(reader, request.inputs)
+        self._check_texts(reader, texts)
         lengths = [text.read for text in texts]
         truncated = [index for index, text in enumerate(texts) if text.cut]
-        vectors = await self.batcher.vectors(reader.encoder, texts, lengths)
+        vectors = await self.batcher.vectors(reader, texts, lengths)
         self.metrics.truncated.inc(len(truncated))
-        checked = await self.in_turn(vectors.size, self._checked, vectors, request.dimensions)
-        return checked, sum(lengths), truncated
+        return self._checked(vectors, request.dimensions), sum(lengths), truncated
 
-    async def in_turn(self, size: int, work: Callable[..., Result], *arguments: Any) -> Result:
-        """What `work` returns, in a thread unless that would take longer than the work."""
-        if size <= _SHORT:
-            return work(*arguments)
-        if size <= _LARGE:
-            return await asyncio.to_thread(work, *arguments)
-        return await asyncio.wrap_future(self._large.submit(work, *arguments))
+    async def _read(self, reader: Reader, texts: Sequence[str]) -> list[ReadText]:
+        """The texts as the model reads them, in a thread unless that takes longer than reading."""
+        characters = sum(map(len, texts))
+        if characters <= _SHORT:
+            return reader.encoder.read(texts)
+        thread = None if characters <= _LARGE else self._large
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, reader.encoder.read, texts)
 
-    async def _reader(self, side: Side, prompt_name: str | None) -> _Reader:
+    async def _reader(self, side: Side, prompt_name: str | None) -> Reader:
         """The reader of a side with one of the model's prompts, or with the side's own."""
         if prompt_name is None:
             return self._sides[side]
@@ -164,55 +141,29 @@ class Service:
             encoder = self._sides[side].encoder
             prompt = self.model.prompts[prompt_name]
             # Making one runs the model.
-            making = self.batcher.submit(lambda: _Reader.of(encoder.with_prompt(prompt)))
+            making = self.batcher.submit(lambda: Reader.of(encoder.with_prompt(prompt)))
             self._prompted[side, prompt_name] = making
         # A client that leaves does not cancel what others wait for.
         return await asyncio.shield(asyncio.wrap_future(making))
 
-    async def _read(self, reader: _Reader, inputs: Sequence[str]) -> list[ReadText]:
-        """The texts as the model reads them, a part at a time, up to one that is refused."""
-        encoder = reader.encoder
-        most = (encoder.window or self.limits.max_request_tokens) * _TOKEN_CHARACTERS
-        longer = [index for index, item in enumerate(inputs) if len(item) > most]
-        if longer and not (self.truncate and encoder.keeps_beginning):
-            raise self._too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
-        texts: list[ReadText] = []
-        for part in _parts([item[:most] for item in inputs] if longer else inputs):
-            texts += await self.in_turn(sum(map(len, part)), encoder.read, part)
-            self._check_lengths(encoder, texts, len(inputs))
+    def _check_texts(self, reader: Reader, texts: Sequence[ReadText]) -> None:
+        """Raise if a text is empty or too long, or all of them together are."""
+        window = reader.encoder.window
         for index, text in enumerate(texts):
             if reader.is_empty(text):
-                raise empty(index, of=len(inputs))
-        for index in longer:
-            # With fewer tokens, what was left out might have been read.
-            if texts[index].length < 2 * texts[index].read:
-                raise self._too_long(index, f"{len(inputs[index]):,} characters", encoder)
-        return texts
-
-    def _check_lengths(self, encoder: DirectEncoder, texts: Sequence[ReadText], of: int) -> None:
-        """Raise if one of the first texts `of` a request is too long, or all of them are."""
-        cut = next((index for index, text in enumerate(texts) if text.cut), None)
-        if cut is not None and not self.truncate:
-            length = f"{texts[cut].length:,} tokens, prompt and special tokens included"
-            raise self._too_long(cut, length, encoder)
+                raise empty(index, of=len(texts))
+            if text.cut and not self.truncate:
+                raise wrong(
+                    "input",
+                    f"'input[{index}]' has {text.length:,} tokens, prompt and special tokens "
+                    f"included; this model reads {window:,} tokens. Send a shorter text, or start "
+                    "the server with --truncate, or with tiles and a larger --max-seq-length.",
+                    "context_length_exceeded",
+                )
         tokens = sum(text.read for text in texts)
         if tokens > self.limits.max_request_tokens:
-            count = f"{tokens:,} tokens" if len(texts) == of else f"at least {tokens:,} tokens"
-            allowed = f"{self.limits.max_request_tokens:,} are allowed"
-            raise too_large(f"'input' has {count}; at most {allowed}.", "input")
-
-    def _too_long(self, index: int, length: str, encoder: DirectEncoder) -> Refusal:
-        """For a text that does not fit into the window, or without one into a request."""
-        message = f"'input[{index}]' has {length}; "
-        if encoder.window is None:
-            most = f"{self.limits.max_request_tokens:,}"
-            return too_large(f"{message}a request may have {most} tokens.", "input")
-        return wrong(
-            "input",
-            f"{message}this model reads {encoder.window:,} tokens. Send a shorter text, or start "
-            "the server with --truncate, or with tiles and a larger --max-seq-length.",
-            "context_length_exceeded",
-        )
+            allowed = f"at most {self.limits.max_request_tokens:,} are allowed"
+            raise too_large(f"'input' has {tokens:,} tokens; {allowed}.", "input")
 
     def _check_dimensions(self, dimensions: int | None) -> None:
         """Raise unless vectors can be cut to that many dimensions."""
@@ -249,20 +200,24 @@ class Service:
             )
         return vectors
 
-    def _warm_up(self) -> None:
-        """Run short texts and a full batch on each side, and measure the fixed cost of a pass."""
-        budget = self.batcher.budget
-        for encoder in (reader.encoder for reader in self._sides.values()):
-            words = "a " * min(encoder.window or 512, budget)
-            long, short = encoder.read([words, "a few words"])
-            full = [long] * max(1, budget // max(1, long.read))
-            _seconds(encoder, [short])
-            seconds = _seconds(encoder, full)
-            least = min(_seconds(encoder, [short]) for _ in range(5))
-        tokens = len(full) * long.read
-        per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
-        self.batcher.pass_tokens = int(min(max(least / per_token - short.read, 0), budget))
-        self.batcher.speed = tokens / seconds
+    def _warm_up(self) -> float:
+        """The tokens per second of a full batch, which is run on each side."""
+        for reader in self._sides.values():
+            words = "a " * min(reader.encoder.window or 512, self.budget)
+            (text,) = reader.encoder.read([words])
+            batch = [text] * max(1, self.budget // max(1, text.read))
+            try:
+                # The first pass takes longer.
+                reader.encoder.vectors(batch)
+                start = time.perf_counter()
+                reader.encoder.vectors(batch)
+            except RuntimeError as error:
+                raise FairspanError(
+                    f"the model failed on a batch of {len(batch)} texts of {text.read:,} tokens: "
+                    f"{first_line(error)} If its memory is too small, use a smaller "
+                    "max_batch_tokens or max_seq_length."
+                ) from None
+        return len(batch) * text.read / (time.perf_counter() - start)
 
 
 def was_trained_for_cutting(model: SentenceTransformer) -> bool:
@@ -272,29 +227,3 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
         return True
     card = str(getattr(model, "_model_card_text", None) or "")
     return re.search("matryoshka", card, re.IGNORECASE) is not None
-
-
-def _seconds(encoder: DirectEncoder, batch: list[ReadText]) -> float:
-    """What a pass over a batch takes."""
-    start = time.perf_counter()
-    try:
-        encoder.vectors(batch)
-    except RuntimeError as error:
-        raise FairspanError(
-            f"the model failed on a batch of {len(batch)} texts of {batch[0].read:,} tokens: "
-            f"{first_line(error)} If its memory is too small, use a smaller max_batch_tokens or "
-            "max_seq_length."
-        ) from None
-    return time.perf_counter() - start
-
-
-def _parts(inputs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The inputs in parts of about `_LARGE` characters."""
-    start = 0
-    size = 0
-    for end, item in enumerate(inputs, start=1):
-        size += len(item)
-        if size > _LARGE or end == len(inputs):
-            yield inputs[start:end]
-            start = end
-            size = 0

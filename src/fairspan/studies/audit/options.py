@@ -50,9 +50,8 @@ class AuditOptions(AuditAnalysis, StudyOptions, Design):
         mixed: languages of mixed documents as lead:later, such as de:en (the first segment German,
             all later ones English), or all.
         treatments: what is compared, the baseline first: plain, fair, tiles-64, paper,
-            retrieval, 128-last_half, paper+basket_size=64, chunk-mean, … By default plain and fair,
-            or plain and chunk-mean for an endpoint. In Python also calibrations and tables of
-            fields.
+            retrieval, paper+basket_size=64, chunk-mean, … By default plain and fair,
+            or plain and chunk-mean for an endpoint. In Python also calibrations.
         measures: what is measured: representation, retention, attention, fidelity.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: text put before every document. By default the model's own.

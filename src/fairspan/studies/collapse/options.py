@@ -10,7 +10,6 @@ from typing import ClassVar
 from fairspan.calibration.calibration import DEFAULT
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments
 from fairspan.corpus.corpus import Corpus
-from fairspan.design.plan import in_first_language
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import Analysis, StudyOptions, source
 
@@ -84,7 +83,7 @@ class CollapseOptions(CollapseAnalysis, StudyOptions):
         for treatment in self.all_treatments:
             if treatment.by_segments:
                 raise DesignError(
-                    f"{treatment.name} makes segments baskets, and these texts have none: omit it."
+                    f"{treatment.name} makes segments tiles, and these texts have none: omit it."
                 )
         if self.natural and self.tolerance != type(self).tolerance:
             raise DesignError(
@@ -100,8 +99,8 @@ class CollapseOptions(CollapseAnalysis, StudyOptions):
         """The corpus in one language, and that language."""
         if self.language is not None:
             return Corpus.read(self.corpus, [self.language], partial=True), self.language
-        language, corpus = in_first_language(Corpus.read(self.corpus, None, partial=True))
-        return corpus, language
+        corpus = Corpus.read_first(self.corpus)
+        return corpus, corpus.languages[0]
 
     def check(self) -> None:
         _ = self.spoken_corpus

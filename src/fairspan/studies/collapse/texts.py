@@ -99,7 +99,6 @@ def collapse_texts(subject: Subject, options: CollapseOptions, progress: Progres
             lengths,
             counter,
             tolerance=options.tolerance,
-            start="random",
             **drawn,
         )
     return CollapseTexts(subject, options, corpus, _large_enough(cuts))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairspan.calibration.treatment import shown_name
 from fairspan.errors import FairspanError
 from fairspan.runs.facts import measured_on
 from fairspan.runs.header import Header
@@ -83,7 +82,7 @@ def pairs_to_compare(
             raise FairspanError(
                 f"treatments names two treatments, such as plain and paper, got {list(treatments)}."
             )
-        before, after = map(shown_name, treatments)
+        before, after = treatments
         return [(Arm(first, before), Arm(second or first, after))]
     return _pairs_in(first) if second is None else _pairs_between(first, second)
 

@@ -118,7 +118,7 @@ class EvaluateOptions(SearchOptions):
         listed = self.treatments
         if listed is None:
             listed = default_treatments(self.model)
-        return as_treatments(listed, error=CorpusError)
+        return as_treatments(listed)
 
     @property
     def compares_vectors(self) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
 from fairspan.design.lengths import TokenCounter
-from fairspan.design.parts import split_parts
+from fairspan.encoding.cutting import Count, cut_texts
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
 from fairspan.studies.inspect.reading import InspectedSegment
@@ -41,12 +40,13 @@ def focus(
 
 
 def _split(text: str, parts: int | None, counter: TokenCounter) -> tuple[Piece, ...]:
-    """Parts of about equal length; if no number is given, four, or fewer for few sentences."""
-    if parts is None:
-        for more in range(DEFAULT_PARTS, 2, -1):
-            with suppress(DesignError):
-                return _split(text, more, counter)
-    return tuple(Piece(*span) for span in split_parts(text, parts or 2, counter))
+    """Parts of about equal length that end at sentences, by default four; an error for fewer."""
+    wanted = Count(1, parts or DEFAULT_PARTS)
+    spans = cut_texts([text], counter, lambda _: wanted)[0]
+    if len(spans) < (parts or 2):
+        wrong = f"the text is too short for {parts or 2} parts"
+        raise DesignError(f"{wrong}: use fewer, or mark borders.")
+    return tuple(Piece(*span) for span in spans)
 
 
 def read_segments(

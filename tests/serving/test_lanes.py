@@ -1,4 +1,4 @@
-"""`Batcher`: which texts share a batch and in which order, with a model that a test can stop."""
+"""`Batcher` and its lanes: what shares a batch and in which order, with a model that waits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from fairspan.encoding.stopping import Stopped
 from fairspan.serving.batcher import Batcher
+from fairspan.serving.lane import Waiting
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal
 
@@ -39,7 +42,7 @@ class Model:
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
-    def vectors(self, batch: Sequence[Text]) -> np.ndarray:
+    def vectors(self, batch: Sequence[Text], is_over: Callable[[], bool]) -> np.ndarray:
         self.batches.append([text.name for text in batch])
         self.threads.add(threading.get_ident())
         self.inside.set()
@@ -61,9 +64,8 @@ def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray
     return asyncio.ensure_future(batcher.vectors(model, texts, lengths))
 
 
-def make(**options: Any) -> Batcher:
-    sizes = {"budget": 1000, "room": 10**6, "pass_tokens": 0, "age": SOON}
-    return Batcher(Metrics(), **{**sizes, **options})
+def make(*, size: int = 1000, pass_tokens: int = 0, room: int = 10**6) -> Batcher:
+    return Batcher(Metrics(), size=size, room=room, speed=10.0, pass_tokens=pass_tokens)
 
 
 @asynccontextmanager
@@ -103,51 +105,29 @@ async def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
         model.go.set()
         for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
             np.testing.assert_array_equal(found, [vector(text) for text in some])
-        assert model.batches == [["first"], ["c40", "a30", "b20", "c20", "a10", "c10"]]
+        assert [sorted(batch) for batch in model.batches] == [
+            ["first"],
+            ["a10", "a30", "b20", "c10", "c20", "c40"],
+        ]
         assert batcher.tokens == 0
 
 
 @in_a_loop
 async def test_longest_first_within_the_budget_and_little_padding() -> None:
     model = Model()
-    async with held(model, budget=200, pass_tokens=20) as batcher:
-        waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
+    async with held(model, size=200, pass_tokens=20) as batcher:
+        waiting = ask(batcher, model, *texts(5, 90, 100, 6, 95))
         await asyncio.sleep(0)
         model.go.set()
         await waiting
-        # 300 runs alone; 6, padded to 90, would cost more than another pass.
-        assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
-
-
-@pytest.mark.parametrize(("age", "second"), [(SOON, "long"), (0.0, "short")])
-@in_a_loop
-async def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: str) -> None:
-    model = Model()
-    async with held(model, age=age, budget=100) as batcher:
-        waiting = [ask(batcher, model, Text(10, "short")), ask(batcher, model, Text(100, "long"))]
-        await asyncio.sleep(0.001)
-        model.go.set()
-        await asyncio.gather(*waiting)
-        assert model.batches[1] == [second]
-
-
-@in_a_loop
-async def test_batches_of_a_slow_model_are_smaller() -> None:
-    """Half a second, and at least 32 times the fixed cost of a pass."""
-    batcher = make(budget=1000, pass_tokens=10)
-    sizes = []
-    for speed in (0.0, 10_000.0, 1000.0, 100.0):
-        batcher.speed = speed
-        sizes.append(batcher.size)
-    assert sizes == [1000, 1000, 500, 320]
-    batcher.close()
+        # 6, padded to 90, would cost more than another pass.
+        assert model.batches[1:] == [["100", "95"], ["90"], ["6", "5"]]
 
 
 @in_a_loop
 async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> None:
-    """And large ones for one of short requests, however many of these come."""
     model = Model()
-    async with held(model, age=0.0, budget=100) as batcher:
+    async with held(model, size=100) as batcher:
         waiting = [
             ask(batcher, model, *(Text(100, f"{name}{n}") for n in range(9))) for name in "ab"
         ]
@@ -160,8 +140,89 @@ async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> No
             await asyncio.sleep(0.001)
     names = [name for (name,) in model.batches]
     start = names.index("b3")
-    assert [names[start + n] for n in (1, 3, 5)] == ["s0", "s1", "s2"]
-    assert {names[start + n][0] for n in (2, 4)} <= {"a", "b"}
+    assert names[start + 1 : start + 4] == ["s0", "s1", "s2"]
+    # Large requests take turns.
+    large = [name for name in names if name[0] in "ab"]
+    assert large == [f"{name}{n}" for n in range(9) for name in "ab"]
+
+
+@in_a_loop
+async def test_a_large_request_goes_on_beside_small_ones_without_end() -> None:
+    """It has a 32nd of the tokens at least, as if 31 others were there."""
+    model = Model()
+    async with held(model, size=100) as batcher:
+        large = ask(batcher, model, *(Text(100, f"large{n}") for n in range(3)))
+        small: list[asyncio.Task[np.ndarray]] = []
+
+        def come() -> None:
+            if not large.done():
+                small.append(ask(batcher, model, Text(100, "small")))
+                small[-1].add_done_callback(lambda task: come())
+
+        for _ in range(20):
+            come()
+        await asyncio.sleep(0)
+        model.go.set()
+        await large
+        await asyncio.gather(*small)
+    names = [name for (name,) in model.batches]
+    places = [names.index(f"large{n}") for n in range(3)]
+    # As many more as waited already.
+    assert 32 <= places[1] - places[0] <= 32 + 20
+    assert 32 <= places[2] - places[1] <= 32 + 20
+
+
+@in_a_loop
+async def test_a_long_text_holds_up_no_short_one() -> None:
+    """It is in a thread of its own, where long texts take turns."""
+    long_model = Model()
+    model = Model()
+    model.go.set()
+    batcher = make(size=100)
+    long = [ask(batcher, long_model, Text(500, f"long{n}")) for n in range(2)]
+    await asyncio.to_thread(long_model.inside.wait, SOON)
+    for n in range(3):
+        short = Text(100, f"short{n}")
+        np.testing.assert_array_equal(await ask(batcher, model, short), [vector(short)])
+    long_model.go.set()
+    for n, vectors in enumerate(await asyncio.gather(*long)):
+        np.testing.assert_array_equal(vectors, [vector(Text(500, f"long{n}"))])
+    both = [Text(500, "long"), Text(50, "short")]
+    np.testing.assert_array_equal(await ask(batcher, model, *both), list(map(vector, both)))
+    assert (len(long_model.threads), len(model.threads)) == (1, 2)
+    assert batcher.tokens == 0
+    batcher.close()
+
+
+class Stoppable(Model):
+    """Ends a pass that nobody waits for any more."""
+
+    def vectors(self, batch: Sequence[Text], is_over: Callable[[], bool]) -> np.ndarray:
+        self.inside.set()
+        end = time.monotonic() + SOON
+        while not self.go.is_set():
+            assert time.monotonic() < end
+            if is_over():
+                raise Stopped
+            time.sleep(0.001)
+        return super().vectors(batch, is_over)
+
+
+@in_a_loop
+async def test_a_pass_ends_when_its_client_leaves() -> None:
+    model = Stoppable()
+    batcher = make(size=100)
+    leaves = ask(batcher, model, Text(500, "leaves"))
+    stays = ask(batcher, model, Text(500, "stays"))
+    await asyncio.to_thread(model.inside.wait, SOON)
+    leaves.cancel()
+    await asyncio.wait([leaves])
+    assert batcher.tokens == 500
+    await asyncio.sleep(0.01)
+    model.go.set()
+    np.testing.assert_array_equal(await stays, [vector(Text(500, "stays"))])
+    assert model.batches == [["stays"]]
+    batcher.close()
 
 
 @in_a_loop
@@ -180,6 +241,20 @@ async def test_a_cancelled_request_leaves_its_batch() -> None:
 
 
 @in_a_loop
+async def test_prompts_do_not_share_a_batch() -> None:
+    model, other = Model(), Model()
+    other.go.set()
+    async with held(model, pass_tokens=1000) as batcher:
+        waiting = [
+            ask(batcher, which, Text(10 + n, f"{n}")) for n, which in enumerate([model, other] * 3)
+        ]
+        await asyncio.sleep(0)
+        model.go.set()
+        await asyncio.gather(*waiting)
+    assert (len(model.batches), len(other.batches)) == (2, 1)
+
+
+@in_a_loop
 async def test_a_batch_is_taken_without_a_walk_through_the_queue() -> None:
     """The event loop has other work: of 200,000 waiting texts few are looked at."""
     model = Model()
@@ -187,14 +262,20 @@ async def test_a_batch_is_taken_without_a_walk_through_the_queue() -> None:
         lengths = [5 + n % 40 for n in range(2000)]
         waiting = [ask(batcher, model, *map(Text, lengths)) for _ in range(100)]
         await asyncio.sleep(0)
-        taken = []
-        for _ in range(5):
-            start = time.perf_counter()
-            taken.append((len(batcher._take(1000)), time.perf_counter() - start))
-        # 1,000 tokens of the longest texts, which have 44.
-        assert [count for count, _ in taken] == [22] * 5
-        # 60 to 70 ms if every text is looked at, and 1 otherwise.
-        assert min(seconds for _, seconds in taken) < 0.015
+        looked_at = 0
+        done = Waiting.vector.__get__
+
+        class Counted:
+            def __get__(self, text: Any, kind: Any) -> Any:
+                nonlocal looked_at
+                looked_at += 1
+                return done(text, kind)
+
+        with patch.object(Waiting, "vector", Counted()):
+            batches = [batcher.short.take() for _ in range(5)]
+        # 1,000 tokens of the longest texts, which have 44, out of twice as many.
+        assert [len(batch) for batch in batches] == [22] * 5
+        assert looked_at <= 5 * 50
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
@@ -207,7 +288,6 @@ async def test_a_full_queue_refuses_and_says_for_how_long() -> None:
     async with held(model, room=100) as batcher:
         fits = ask(batcher, model, Text(99))
         await asyncio.sleep(0)
-        batcher.speed = 10.0
         with pytest.raises(Refusal, match="The queue is full") as refused:
             await ask(batcher, model, Text(50))
         # 100 are there and 50 come: room for them in 50 tokens' time.
@@ -234,23 +314,23 @@ async def test_only_the_request_whose_text_fails_is_failed() -> None:
         for n, one in enumerate(good):
             expected = [vector(text) for text in texts(10 + n, 20 + n)]
             np.testing.assert_array_equal(await one, expected)
-        assert (batcher.tokens, batcher.broken) == (0, None)
+        assert (batcher.tokens, batcher.is_broken) == (0, False)
 
 
 @in_a_loop
 async def test_an_error_of_the_device_is_final() -> None:
     model = Model(fails=lambda batch: RuntimeError("CUDA error: device-side assert triggered"))
     model.go.set()
-    batcher = make()
+    batcher = make(pass_tokens=1000)
     with pytest.raises(Refusal, match="device-side assert"):
         await ask(batcher, model, *texts(*range(10, 18)))
     assert len(model.batches) == 1
-    assert batcher.broken is not None
+    assert batcher.is_broken
     batcher.close()
 
 
 @in_a_loop
-async def test_calls_run_in_the_models_thread_between_batches() -> None:
+async def test_calls_run_in_the_thread_of_short_texts() -> None:
     model, seen = Model(), list[int]()
 
     def work() -> str:
@@ -260,7 +340,7 @@ async def test_calls_run_in_the_models_thread_between_batches() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    async with held(model, budget=100) as batcher:
+    async with held(model, size=100) as batcher:
         waiting = ask(batcher, model, *(Text(100) for _ in range(3)))
         called = asyncio.wrap_future(batcher.submit(work))
         await asyncio.sleep(0)
