@@ -197,6 +197,7 @@ class _Keyed:
         self.key = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401, or pass the request on."""
         app = self.app
         if scope["type"] == "http" and scope["path"] != "/health":
             sent = Headers(scope=scope).get("authorization", "")
