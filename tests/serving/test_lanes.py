@@ -241,6 +241,20 @@ async def test_a_cancelled_request_leaves_its_batch() -> None:
 
 
 @in_a_loop
+async def test_what_waits_at_the_end_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    model = Model()
+    async with held(model) as batcher:
+        waiting = ask(batcher, model, *texts(10, 20))
+        await asyncio.sleep(0)
+        batcher.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        model.go.set()
+    assert model.batches == [["first"]]
+    assert caplog.records == []
+
+
+@in_a_loop
 async def test_prompts_do_not_share_a_batch() -> None:
     model, other = Model(), Model()
     other.go.set()

@@ -78,7 +78,9 @@ class Lane:
         self._passes: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Take no more; a pass that has begun is finished."""
+        """Take no more, and drop what waits; a pass that has begun is finished."""
+        for _, _, text in self._queue:
+            text.vector.cancel()
         self.thread.shutdown(wait=False, cancel_futures=True)
 
     def add(self, texts: Sequence[Waiting]) -> None:
