@@ -86,7 +86,7 @@ MISTAKES = [
     ("embed model empty.jsonl out", "empty.jsonl holds no rows"),
     ("embed model cut.parquet out", "cut.parquet is not a Parquet file"),
     ("embed model body.jsonl out", "body.jsonl, line 1: there is no field 'text'."),
-    (f"{EMBED} --text-field body", "en.jsonl, line 1: there is no field 'body'"),
+    (f"{EMBED} --text-field body", "en.jsonl, line 1 to 4: there is no field 'body'"),
     *((f"{words} --device cuda", NOT_THERE) for words in (*GOOD[:6], "serve model --port 0")),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),

@@ -613,7 +613,7 @@ def test_what_cannot_be_searched(
     alone = Collection(graded.documents, {name: graded.queries[name]}, {name: gains})
     with pytest.raises(CorpusError, match="all queries are about one document, and errors need 2"):
         evaluate(make_tiny(), alone.write(tmp_path / "one"))
-    with pytest.raises(CorpusError, match="makes every segment a basket, and of 15 documents the"):
+    with pytest.raises(CorpusError, match="makes every segment a tile, and of 15 documents the"):
         evaluate(make_tiny(), treatments=["plain", "tiles-8+tiles=segments"])
 
 

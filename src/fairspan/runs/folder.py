@@ -1,7 +1,7 @@
 """The folder of a run or of vectors: its lock, and why it cannot be written."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from warnings import warn
 
@@ -40,8 +40,12 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing the folder; raise if one of them is writing it."""
+    """Keep other processes from writing the folder; raise if one of them is writing it.
+
+    A folder that is made here and stays empty is removed.
+    """
     lock = FileLock(folder / LOCK, timeout=0)
+    is_new = not folder.exists()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -60,3 +64,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+        if is_new and [file.name for file in folder.iterdir()] == [LOCK]:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+                folder.rmdir()
