@@ -1,6 +1,5 @@
-"""GPU kernels (Triton) of attention in tiles and of even pooling."""
+"""The GPU kernel (Triton) of attention in tiles: two launches where torch needs many."""
 
-from fairspan.attention.kernels.even_vectors import even_vectors_kernel
 from fairspan.attention.kernels.tile_rows import tile_rows_kernel
 
-__all__ = ["even_vectors_kernel", "tile_rows_kernel"]
+__all__ = ["tile_rows_kernel"]
