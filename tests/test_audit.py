@@ -673,7 +673,8 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(
 ) -> None:
     tiled = fairspan.calibrate(short, "tiles-8")
     asked = {"corpus": corpus, "sizes": [6], "sets": 3, "treatments": ["plain"]}
-    with pytest.raises(DesignError, match=f"do not fit into the model's {SHORT} tokens: use opening=2"):
+    wrong = f"do not fit into the model's {SHORT} tokens: use opening=2"
+    with pytest.raises(DesignError, match=wrong):
         STUDY.read(AuditOptions(short, **asked), Silent())
     found = STUDY.read(AuditOptions(tiled, **asked), Silent())
     assert max(one.length for one in found.documents.documents) > SHORT
