@@ -1,6 +1,7 @@
 """What search finds with models as they are published: tables and pictures of README and docs/.
 
     python -m benchmarks.measured FILE.npz …    # files of `benchmarks.level`
+    python -m benchmarks.measured FILE.json …   # files of `benchmarks.keywords`
     python -m benchmarks.measured               # make the pages again
 
 The figures of a model go to benchmarks/measured/NAME.json, and pages are made of all these files.
@@ -86,6 +87,14 @@ CHOICES = {
     ),
     EACH: ("one vector per chunk", "5 to 21", "you can store and search that many"),
 }
+BESIDE_KEYWORDS = {
+    "plain": "plain",
+    "fair": "`fair`",
+    "keywords": "keywords (BM25)",
+    "plain and keywords": "plain and keywords, fused",
+    "fair and keywords": "`fair` and keywords, fused",
+}
+"""What `benchmarks.keywords` searches with."""
 HALVES = ("choose", "report")
 GROUPS = ("all", "long", "short")
 FEWEST = 20
@@ -294,11 +303,19 @@ def shares_by_length(file: Mapping[str, np.ndarray], tasks: Iterable[str]) -> Fa
 
 
 def keep(path: Path) -> None:
-    """Write the facts of a file beside what is said of its model by hand."""
+    """Write the facts of a file beside what is known of its model."""
     target = FACTS / f"{path.stem}.json"
     known = json.loads(target.read_text("utf-8")) if target.exists() else {}
-    about = {key: known[key] for key in ABOUT if key in known}
-    facts = {**about, **facts_of(path)}
+    if path.suffix == ".json":
+        facts = known
+        beside = json.loads(path.read_text("utf-8"))
+    else:
+        about = {key: known[key] for key in ABOUT if key in known}
+        facts = {**about, **facts_of(path)}
+        tasks_known = known.get("tasks", {})
+        beside = {key: task["keywords"] for key, task in tasks_known.items() if "keywords" in task}
+    for key, means in beside.items():
+        facts["tasks"][key]["keywords"] = means
     lines = ",\n".join(
         f' "{key}": {json.dumps(value, ensure_ascii=False)}'
         for key, value in facts.items()
@@ -417,6 +434,29 @@ def which_table() -> str:
         rows.append([name, vectors, *cells, mixed, advice])
     head = ("", "vectors", "long documents", "unrelated parts", "abstracts")
     return table([*head, "mixed index: long / short", "take it if"], rows)
+
+
+def keywords_table() -> str:
+    """Vectors, keywords and both, as means over the models of the curves."""
+    chosen = [facts for facts in models() if facts["model"] in CURVES]
+    rows = []
+    for searched, name in BESIDE_KEYWORDS.items():
+
+        def mean(keys: Iterable[str], group: str = "all", searched: str = searched) -> str:
+            """Over models and tasks, without groups of too few queries."""
+            number = GROUPS.index(group)
+            values = [
+                facts["tasks"][key]["keywords"][searched][number]
+                for facts in chosen
+                for key in keys
+            ]
+            return short(float(np.mean([value for value in values if value is not None])))
+
+        mixed = " / ".join(mean(MIXED, group) for group in GROUPS[1:])
+        cells = [mean(("essays", "docs", "wikipedia")), mean(("pages16",)), mean(("scifact",))]
+        rows.append([name, *cells, mixed])
+    head = ("", "long documents", "unrelated parts", "abstracts", "mixed index: long / short")
+    return table(head, rows)
 
 
 def mixed_table() -> str:
@@ -637,7 +677,7 @@ def pages() -> dict[Path, str]:
         PAGE: {"models": model_table(), "search": search_table()},
         VECTORS_PAGE: {"vectors": vectors_table()},
         LEVEL_PAGE: {"mixed": mixed_table(), "choice": choice_table()},
-        README: {"gains": gain_table(), "which": which_table()},
+        README: {"gains": gain_table(), "which": which_table(), "keywords": keywords_table()},
     }
     return {page: with_tables(page.read_text("utf-8"), made) for page, made in tables.items()}
 
