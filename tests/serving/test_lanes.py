@@ -167,9 +167,9 @@ async def test_a_large_request_goes_on_beside_small_ones_without_end() -> None:
         await asyncio.gather(*small)
     names = [name for (name,) in model.batches]
     places = [names.index(f"large{n}") for n in range(3)]
-    # As many more as waited already.
-    assert 32 <= places[1] - places[0] <= 32 + 20
-    assert 32 <= places[2] - places[1] <= 32 + 20
+    # As many more as waited already; one fewer if a small one comes after the next batch is taken.
+    assert 31 <= places[1] - places[0] <= 32 + 20
+    assert 31 <= places[2] - places[1] <= 32 + 20
 
 
 @in_a_loop

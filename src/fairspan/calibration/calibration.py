@@ -26,7 +26,7 @@ DEFAULT = "fair"
 LEAVE_PLAIN = 'calibration="plain"'
 """How to ask in Python for a model as it is."""
 WIDEST_WINDOW = 512
-"""The most tokens that "window" stands for: what wider windows read at once, they find less of."""
+"""The most tokens that "window" stands for, since search finds less with wider tiles."""
 _OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos"}
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {

@@ -33,7 +33,7 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
 
     Args:
         model: a SentenceTransformer: a folder or a name on the hub.
-        input: a JSONL, Parquet or text file, a folder of such files, or a dataset as
+        input: a JSONL, Parquet, text, HTML or PDF file, a folder of such files, or a dataset as
             name:split.
         out: folder to write. An interrupted run in it is continued.
         as_json: print the result as JSON.

@@ -25,7 +25,7 @@ SourceLike = str | Path | Iterable[Mapping[str, Any]]
 
 
 class Files:
-    """JSON Lines, Parquet or text files by their labels; `done` counts their bytes."""
+    """Files of data or of documents by their labels; `done` counts their bytes."""
 
     def __init__(
         self, name: str, paths: Mapping[str, Path], columns: Columns, notes: tuple[str, ...] = ()

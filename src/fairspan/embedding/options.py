@@ -30,8 +30,8 @@ class EmbedOptions:
     Attributes:
         model: a SentenceTransformer: its name on the hub or its folder; None for all-MiniLM-L6-v2.
             In Python also the model itself.
-        input: a JSONL, Parquet or text file, a folder of such files, or a dataset as name,
-            name:split or name:configuration:split. In Python also records.
+        input: a JSONL, Parquet, text, HTML or PDF file, a folder of such files, or a dataset as
+            name, name:split or name:configuration:split. In Python also records.
         out: folder to write. An interrupted run in it is continued.
         calibration: a preset's name, a `Calibration`, or the file of one; plain leaves the model as
             it is. By default fair, and a calibrated model keeps its own.
