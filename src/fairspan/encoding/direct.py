@@ -87,11 +87,6 @@ class DirectEncoder:
     def dimension(self) -> int:
         return int(self.model.get_embedding_dimension() or 0)
 
-    @property
-    def keeps_beginning(self) -> bool:
-        """Whether it is known that texts are cut at their end."""
-        return self.takes_ids and not self._cuts_left
-
     def read(self, texts: Sequence[str]) -> list[ReadText]:
         """Texts as the model reads them."""
         if self.takes_ids and isinstance(self._counter, ModelTokens):

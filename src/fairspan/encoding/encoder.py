@@ -1,5 +1,6 @@
 """`Encoder`: what embeds texts, and under which keys; `ObjectEncoder`: any object with `encode`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -26,7 +27,7 @@ AnyModel: TypeAlias = SentenceTransformer | Encodes | str | None
 """A SentenceTransformer, an object with `encode(list[str])`, a name or folder; None for MiniLM."""
 
 
-class Encoder:
+class Encoder(ABC):
     """Embeds batches of texts, and knows under which keys the results are stored.
 
     Attributes:
@@ -48,9 +49,9 @@ class Encoder:
         """What is embedded of every text: its chunks, or the text itself."""
         return [[text] for text in texts] if self.chunks is None else self.chunks.cut(texts)
 
+    @abstractmethod
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         """One vector per text, [d], chunks aside."""
-        raise NotImplementedError
 
     def with_spans(self, batch: Sequence[Text]) -> list[np.ndarray]:
         """The vector of each text and those of its spans, [1 + spans, d], from the same pass."""
@@ -59,9 +60,9 @@ class Encoder:
             f"{type(self.model).__name__} does not offer here: omit them."
         )
 
+    @abstractmethod
     def key(self, text: Text) -> bytes:
         """Where the vectors of a text are stored."""
-        raise NotImplementedError
 
 
 class ObjectEncoder(Encoder):
