@@ -103,7 +103,7 @@ def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransf
     shared = fair(features | {"prompt_length": 3})["sentence_embedding"].detach().numpy()
     assert not np.allclose(fair.encode([text], prompt="w "), shared, atol=1e-3)
     (row,) = attention_rows(fair, [text], prompt="w ")
-    # Rows of all five tiles see the shared tokens, those of one the first word.
+    # Rows of all five tiles see the global tokens, those of one the first word.
     assert row.masses[:, 1].min() > 3 * row.masses[:, 2].max()
     skipping = copy_sharing_weights(bytewise)
     skipping[1].include_prompt = False

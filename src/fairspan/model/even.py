@@ -21,7 +21,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
-from fairspan.attention.interface import kernels
 from fairspan.errors import FairspanError
 from fairspan.model.pooling import EVENLY, TOKENS, prompt_length
 
@@ -32,20 +31,6 @@ _AT_A_TIME = 2**12
 _SMALLEST = 1e-30
 _TOLERANCE = 1e-6
 """What may be left of a mean when a solve ends, as a share of it."""
-
-
-def even_vector(tokens: Tensor, ridge: float) -> Tensor:
-    """[d]: the even vector of the tokens [n, d] of one text, at the length of their mean.
-
-    The reference: one solve in float64.
-    """
-    tokens = tokens.double()
-    length = _length(tokens)
-    mean = tokens.sum(dim=0) / length.sum()
-    products = tokens.T @ (tokens / length) / length.sum()
-    added = ridge * mean.dot(mean) * torch.eye(len(mean))
-    even: Tensor = torch.linalg.solve(products + added, mean)
-    return even * (_length(tokens.mean(dim=0)) / _length(even))
 
 
 class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
@@ -77,7 +62,12 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if evenly is False:
             pooled: dict[str, Any] = super().forward(features, **kwargs)
             return pooled
-        pooled = self._pool(features, evenly, **kwargs)
+        texts, longest, _ = features[TOKENS].shape
+        is_large = texts > 1 and texts * longest > _LONG and "attention_mask" in features
+        if is_large and not is_traced() and not features[TOKENS].requires_grad:
+            pooled = self._pool_one_by_one(features, evenly, **kwargs)
+        else:
+            pooled = self._pool(features, evenly, **kwargs)
         if not is_traced():
             self._require_finite(pooled)
         return pooled
@@ -97,6 +87,23 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             "or infinity: check the weights and the dtype."
         )
 
+    def _pool_one_by_one(
+        self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What `_pool` gives, without work on padding or copies of it."""
+        vectors = []
+        for text, mask in enumerate(features["attention_mask"]):
+            columns = mask.nonzero()[:, 0].tolist() or [0]
+            span = slice(columns[0], columns[-1] + 1)
+            alone = {
+                **features,
+                TOKENS: features[TOKENS][text, span][None],
+                "attention_mask": mask[span][None],
+            }
+            factor = evenly[text, None] if isinstance(evenly, Tensor) else evenly
+            vectors.append(self._pool(alone, factor, **kwargs)["sentence_embedding"])
+        return {**features, "sentence_embedding": torch.cat(vectors)}
+
     def _pool(
         self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
     ) -> dict[str, Any]:
@@ -115,11 +122,6 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         else:
             pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
-        if kernels is not None and _suits_kernel(tokens):
-            factor = evenly if isinstance(evenly, Tensor) else None
-            steps = max(_steps(self.ridge), tokens.shape[2])
-            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
-            return pooled
         factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
         keeps_mean = factor.isinf()
         even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
@@ -187,12 +189,6 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
 def _steps(ridge: float) -> int:
     """How many steps reach the rounding of float32 on texts of real models."""
     return math.ceil(4 * math.sqrt(1 + 1 / ridge))
-
-
-def _suits_kernel(tokens: Tensor) -> bool:
-    """Whether the GPU kernel can pool the tokens of a batch."""
-    is_on_gpu = tokens.is_cuda and tokens.shape[0] > 0 and not is_traced()
-    return is_on_gpu and not tokens.requires_grad and tokens.dtype != torch.float64
 
 
 def _scaled(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
