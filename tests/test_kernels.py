@@ -1,4 +1,4 @@
-"""The Triton kernel of tiles against the readable reference in float64, on a GPU or interpreted.
+"""The Triton kernels against the readable reference in float64, on a GPU or interpreted.
 
 The interpreter has to be chosen before Triton is imported, so without a GPU this file runs itself
 in a new process:
@@ -20,12 +20,15 @@ from torch import Tensor
 
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.tiles import FAR, TileView, lay_tiles
+from fairspan.model.even import pool_evenly
 from tests.attention.reference import (
     bias_by_position,
+    even_vector,
     sees_by_position,
     sees_by_tile,
     tile_places,
 )
+from tests.test_even import difference, tokens_of
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -38,7 +41,7 @@ kernel_test = pytest.mark.skipif(not RUNS_HERE, reason="needs a GPU or TRITON_IN
 @pytest.mark.skipif(RUNS_HERE, reason="the kernels run in this process")
 @pytest.mark.slow
 def test_kernels_pass_in_the_interpreter() -> None:
-    """Every test below, in a process in which Triton interprets its kernel on the CPU."""
+    """Every test below, in a process in which Triton interprets its kernels on the CPU."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -134,8 +137,72 @@ def check_tiles(
 
 
 @kernel_test
-def test_the_kernel_runs_on_the_device_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One GPU is enough to see which device it asks for."""
+@pytest.mark.parametrize(
+    ("width", "ridge", "side", "dtype", "mask_dtype"),
+    [
+        (32, 1.0, "left", torch.float16, torch.bool),
+        (48, 0.02, "right", torch.float32, torch.long),
+        (384, 0.2, "left", torch.bfloat16, torch.int),
+        (384, 0.2, "right", torch.float32, torch.long),
+    ],
+)
+def test_even_vectors(
+    width: int, ridge: float, side: str, dtype: torch.dtype, mask_dtype: torch.dtype
+) -> None:
+    """Texts of a view of other strides, with NaN where nothing is to be read, and one of none."""
+    lengths = [513, 40, 2, 1, 0] if INTERPRETED else [3000, 513, 40, 2, 1, 0]
+    batch = torch.full((len(lengths), max(lengths) + 3, width), torch.nan, dtype=dtype)[:, 3:]
+    mask = torch.zeros(batch.shape[:2], dtype=mask_dtype)
+    ridges = ridge * torch.linspace(1, 3, len(lengths))[:, None]
+    texts = [tokens_of(count, width, seed=count).to(dtype) for count in lengths]
+    for row, tokens in enumerate(texts):
+        start = batch.shape[1] - len(tokens) if side == "left" else 0
+        batch[row, start : start + len(tokens)] = tokens
+        mask[row, start : start + len(tokens)] = 1
+    moved = batch.transpose(0, 1).contiguous().to(DEVICE).transpose(0, 1)
+    vectors = even_vectors(moved, mask, ridges)
+    for row, tokens in enumerate(texts[:-1]):
+        assert difference(vectors[row], even_vector(tokens, float(ridges[row]))) <= 1e-6
+    assert int(vectors[-1].count_nonzero()) == 0
+
+
+def even_vectors(tokens: Tensor, mask: Tensor, ridges: Tensor) -> Tensor:
+    """What the kernel gives, with as many steps as there are dimensions."""
+    from fairspan.attention.kernels import even_vectors_kernel
+
+    tensors = (tokens.to(DEVICE), mask.to(DEVICE), ridges.to(DEVICE))
+    return even_vectors_kernel(*tensors, tokens.shape[2], 1e-6).cpu()
+
+
+@kernel_test
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_even_vectors_of_tokens_that_are_not_finite() -> None:
+    """Nor are they, but those of other texts are."""
+    tokens = tokens_of(40)[None].repeat(3, 1, 1)
+    tokens[0, 7, 3] = torch.nan
+    tokens[1, 7, 3] = torch.inf
+    vectors = even_vectors(tokens, torch.ones(3, 40), torch.full((3, 1), 0.2))
+    assert vectors.isfinite().all(dim=1).tolist() == [False, False, True]
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("count", [50, 8000, 9000])
+def test_texts_are_pooled_on_a_gpu_as_on_a_cpu(count: int) -> None:
+    """By the kernel, and by sums of products of long texts; 1e-5 for other orders of sums."""
+    tokens = torch.stack([tokens_of(count, 64, seed=seed) for seed in range(3)])
+    mask = torch.ones(3, count)
+    mask[1, count // 2 :] = 0
+    one = torch.ones(3, 1)
+    on_cpu = pool_evenly(tokens, mask, 0.2, one)
+    on_gpu = pool_evenly(tokens.to(DEVICE), mask.to(DEVICE), 0.2, one.to(DEVICE)).cpu()
+    for vector, wanted in zip(on_gpu, on_cpu, strict=True):
+        assert difference(vector, wanted) <= 1e-5
+
+
+@kernel_test
+def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One GPU is enough to see which device they ask for."""
+    from fairspan.attention.kernels import even_vectors as even_kernel
     from fairspan.attention.kernels import tile_rows
 
     asked = []
@@ -146,7 +213,9 @@ def test_the_kernel_runs_on_the_device_of_its_tensors(monkeypatch: pytest.Monkey
         yield
 
     monkeypatch.setattr(tile_rows, "device_of", device_of)
+    monkeypatch.setattr(even_kernel, "device_of", device_of)
     case = Case([20], heads=2, kv_heads=2, dim=16, seed=0, dtype=torch.float32)
     view = TileView(lay_tiles(case.valid, 8, lead=1, trail=1), None, None, False)
     tile_rows.tile_rows_kernel(case.inputs(), view)
-    assert asked == [(1, 2, 20, 16)]
+    even_vectors(case.q[0], case.valid.expand(2, -1), torch.ones(2, 1))
+    assert asked == [(1, 2, 20, 16), (2, 20, 16)]
