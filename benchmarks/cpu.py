@@ -28,7 +28,7 @@ import sentence_transformers
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
-from tests.by_matrices import matrices_instead
+from tests.attention.by_matrices import matrices_instead
 
 import fairspan
 from benchmarks.measure import peak_bytes, time_side_by_side

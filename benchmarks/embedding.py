@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import transformers
 from sentence_transformers import SentenceTransformer
-from tests.tiny import WORDS
+from tests.builders.tiny import WORDS
 
 import fairspan
 from benchmarks.measure import time_side_by_side

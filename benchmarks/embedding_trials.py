@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tests.tiny import WORDS
+from tests.builders.tiny import WORDS
 
 import fairspan
 from benchmarks.models import Shape, random_model

@@ -25,7 +25,7 @@ import torch
 import transformers
 import triton
 from sentence_transformers import SentenceTransformer
-from tests.tiny import words
+from tests.builders.tiny import words
 from torch import Tensor
 
 import fairspan

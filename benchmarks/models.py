@@ -9,7 +9,7 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tests.tiny import tiny_tokenizer
+from tests.builders.tiny import tiny_tokenizer
 from transformers import AutoConfig, AutoModel
 
 VOCABULARY = 1000

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kinds import REPRESENTATIVES, Kind
+from tests.builders.kinds import REPRESENTATIVES, Kind
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from tests.commands import Commands, Run
+    from tests.builders.commands import Commands, Run
 
     Make = Callable[..., SentenceTransformer]
 
@@ -60,7 +60,7 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from tests.browser import chromium
+    from tests.builders.browser import chromium
 
     with chromium() as started:
         yield started
@@ -86,7 +86,7 @@ def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Tiny random models, each built once a session."""
     import transformers
 
-    from tests.tiny import available, tiny_model
+    from tests.builders.tiny import available, tiny_model
 
     made: dict[Any, SentenceTransformer] = {}
 
@@ -132,7 +132,7 @@ def save_tiny(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Call
 @pytest.fixture(scope="session")
 def place(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model and a corpus; nobody writes into it."""
-    from tests.verbs import write_articles
+    from tests.builders.verbs import write_articles
 
     place = tmp_path_factory.mktemp("place")
     make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
@@ -162,7 +162,7 @@ def minilm() -> SentenceTransformer:
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """The command line in this process, in a folder and with a store of its own."""
     from fairspan.cli import main
-    from tests.commands import Said
+    from tests.builders.commands import Said
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
@@ -184,7 +184,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in processes of its own."""
-    from tests.commands import Commands
+    from tests.builders.commands import Commands
 
     commands = Commands(tmp_path_factory.mktemp("said"))
     yield commands

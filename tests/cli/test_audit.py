@@ -14,9 +14,9 @@ import pytest
 import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.studies.logs import read_log
-from tests.commands import Run
-from tests.test_corpus import write_folder
-from tests.tiny import words
+from tests.builders.commands import Run
+from tests.builders.tiny import words
+from tests.corpus.test_corpus import write_folder
 
 Words = list[str | Path]
 

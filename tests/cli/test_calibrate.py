@@ -14,8 +14,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 import fairspan
-from tests.commands import Run
-from tests.tiny import words
+from tests.builders.commands import Run
+from tests.builders.tiny import words
 
 
 @pytest.fixture(scope="module")

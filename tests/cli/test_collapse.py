@@ -12,8 +12,8 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.studies.collapse.view import write_results
 from fairspan.studies.logs import read_log
-from tests.commands import Run
-from tests.length_studies import PLAIN, above, study_of
+from tests.builders.commands import Run
+from tests.builders.length_studies import PLAIN, above, study_of
 
 Words = list[str | Path]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.searches import write_beir
+from tests.builders.searches import write_beir
 
 # The command line where nothing heavy can be imported, for one command after another.
 LIGHT = """

@@ -20,8 +20,8 @@ from fairspan.calibration.calibration import PRESETS
 from fairspan.calibration.words import in_words
 from fairspan.embedding.shards import shard_name
 from fairspan.runs.progress import Silent
-from tests.commands import Commands, Run
-from tests.tiny import words
+from tests.builders.commands import Commands, Run
+from tests.builders.tiny import words
 
 Patch = pytest.MonkeyPatch
 

@@ -11,11 +11,11 @@ import pytest
 
 from fairspan.retrieval.beir import read_beir
 from fairspan.studies.logs import read_log
-from tests.commands import Run
-from tests.searches import write_beir
-from tests.test_corpus import write_folder
-from tests.tiny import words
-from tests.verbs import article
+from tests.builders.commands import Run
+from tests.builders.searches import write_beir
+from tests.builders.tiny import words
+from tests.builders.verbs import article
+from tests.corpus.test_corpus import write_folder
 
 Typed = list[str | Path]
 TILES = "tiles-8"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairspan.errors import DesignError
-from tests.commands import Run
+from tests.builders.commands import Run
 
 FAULT = (
     "fairspan: this is a fault of fairspan (KeyError: 'x'): run again with --debug and report it."

@@ -13,9 +13,9 @@ import pytest
 from fairspan.runs.log import RunLog
 from fairspan.stats.gains import is_worse
 from fairspan.studies.logs import changes
-from tests import searches
-from tests.commands import Run
-from tests.simulated import audit_log, simulated_log, simulated_rows
+from tests.builders import searches
+from tests.builders.commands import Run
+from tests.builders.simulated import audit_log, simulated_log, simulated_rows
 
 
 def audited(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Run
-from tests.tiny import words
+from tests.builders.commands import Run
+from tests.builders.tiny import words
 
 
 @pytest.fixture(scope="module")

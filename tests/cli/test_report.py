@@ -12,7 +12,7 @@ import pytest
 from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import changes, compare, read_log
-from tests.commands import Run
+from tests.builders.commands import Run
 from tests.runs.test_logs import TREATMENTS, Page, audited, searched, studied
 
 

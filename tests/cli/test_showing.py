@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, Run
-from tests.tiny import words
+from tests.builders.commands import ROOT, Run
+from tests.builders.tiny import words
 
 # A view with every kind of chart and table, under names that are markup and Chinese, in the
 # terminal and as an error.

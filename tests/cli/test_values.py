@@ -10,7 +10,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from fairspan.cli import app
-from tests.commands import Run
+from tests.builders.commands import Run
 
 
 def parsed(line: str) -> dict[str, Any]:

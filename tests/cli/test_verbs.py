@@ -14,8 +14,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from fairspan.cli import app
-from tests.commands import Run, example_lines
-from tests.verbs import VERBS, Verb
+from tests.builders.commands import Run, example_lines
+from tests.builders.verbs import VERBS, Verb
 
 EVERY_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 

@@ -22,9 +22,9 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.embedder import Embedder
 from fairspan.runs.progress import Silent
 from fairspan.runs.subject import open_subject
-from tests.embedding_server import Words, embed
-from tests.tiny import tiny_model
-from tests.verbs import write_articles
+from tests.builders.embedding_server import Words, embed
+from tests.builders.tiny import tiny_model
+from tests.builders.verbs import write_articles
 
 Make = Callable[..., SentenceTransformer]
 FIRST, SECOND, THIRD = "Aa bb cc dd.", "Ee ff gg.", "Hh ii jj kk ll."

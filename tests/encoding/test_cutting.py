@@ -21,7 +21,7 @@ from fairspan.encoding.chunks import chunk_tokens
 from fairspan.encoding.cutting import Count, cut_texts, fewest_parts
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.model.build import copy_sharing_weights
-from tests.tiny import words
+from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 

@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Router, StaticEmb
 
 import fairspan
 from fairspan.encoding.direct import DirectEncoder
-from tests.tiny import mostly_slow, tiny_tokenizer, words
+from tests.builders.tiny import mostly_slow, tiny_tokenizer, words
 
 MakeTiny = Callable[..., SentenceTransformer]
 TEXTS = [words(3), words(170, 1), words(40, 2), ""]

@@ -17,7 +17,7 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.text import Text
 from fairspan.model.build import copy_sharing_weights
-from tests.tiny import words
+from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 

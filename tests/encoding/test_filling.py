@@ -22,9 +22,9 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import FairspanError, UnsupportedModel
-from tests.saying import said_by
-from tests.test_identity import BY_PADDING, changed, encoder_of
-from tests.tiny import words
+from tests.builders.saying import said_by
+from tests.builders.tiny import words
+from tests.model.test_identity import BY_PADDING, changed, encoder_of
 
 Make = Callable[..., SentenceTransformer]
 

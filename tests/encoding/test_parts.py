@@ -15,8 +15,8 @@ from fairspan.embedding.shards import shard_name
 from fairspan.embedding.worker import UnitWorker
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import Characters, ModelTokens
-from tests.searches import write_beir
-from tests.tiny import words
+from tests.builders.searches import write_beir
+from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 # Tokens that the models read, two special ones among them.

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.stopping import Stopped, stopping_when
-from tests.tiny import words
+from tests.builders.tiny import words
 
 MakeTiny = Callable[..., SentenceTransformer]
 

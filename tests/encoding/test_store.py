@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fairspan.encoding import store as store_module
 from fairspan.encoding.store import LAYOUT, Store
 from fairspan.errors import FairspanError
-from tests.saying import said_by
+from tests.builders.saying import said_by
 
 DIMENSION = 16
 

@@ -26,8 +26,8 @@ from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.window import set_window
-from tests.test_identity import changed
-from tests.tiny import HIDDEN, save_tiny, tiny_model, words
+from tests.builders.tiny import HIDDEN, save_tiny, tiny_model, words
+from tests.model.test_identity import changed
 
 Make = Callable[..., SentenceTransformer]
 

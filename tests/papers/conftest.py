@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.commands import Said
+from tests.builders.commands import Said
 
 PAPERS = Path(__file__).parents[2] / "papers"
 sys.path.insert(0, str(PAPERS))

@@ -23,8 +23,8 @@ import baselines
 import fairspan
 from baselines import last_two, whiten
 from fairspan.errors import CorpusError, DesignError, UnsupportedModel
-from tests.saying import said_by
-from tests.tiny import HIDDEN, tiny_model, words
+from tests.builders.saying import said_by
+from tests.builders.tiny import HIDDEN, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 

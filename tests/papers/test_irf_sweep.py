@@ -14,9 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 import irf_sweep
+from tests.builders.tiny import words
+from tests.corpus.test_corpus import write_folder
 from tests.papers.conftest import Script, written_commands
-from tests.test_corpus import write_folder
-from tests.tiny import words
 
 GRID = ("--sizes", "3", "--sets", "4", "--baskets", "4,8", "--layers", "1,last_half")
 

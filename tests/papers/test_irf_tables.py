@@ -11,9 +11,9 @@ import pytest
 import irf_tables
 from fairspan.runs.log import RunLog
 from irf_tables import Table, lay_out, published, to_latex, to_markdown
-from tests.paper_tables import Printed, printed_tables, read_cells
+from tests.builders.paper_tables import Printed, printed_tables, read_cells
+from tests.builders.simulated import Plan, simulated_log, simulated_rows
 from tests.papers.conftest import Script, written_commands
-from tests.simulated import Plan, simulated_log, simulated_rows
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 CELLS = Path(__file__).parents[1] / "data" / "irf_tables.tsv"

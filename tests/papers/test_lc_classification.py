@@ -14,9 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 import lc_classification
+from tests.builders.saying import said_by
+from tests.builders.tiny import WORDS
 from tests.papers.conftest import Script, written_commands
-from tests.saying import said_by
-from tests.tiny import WORDS
 
 pytest.importorskip("sklearn")
 

@@ -14,9 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 import lc_grid
+from tests.builders.searches import write_beir
+from tests.builders.tiny import words
 from tests.papers.conftest import Script, written_commands
-from tests.searches import write_beir
-from tests.tiny import words
 
 QUERIES = {f"q{number}": words(6, seed=100 + number) for number in range(9)}
 DOCUMENTS = {f"d{number:02}": words(9 + 3 * number, seed=number) for number in range(20)}

@@ -11,9 +11,9 @@ import pytest
 
 import fairspan
 import lc_map
+from tests.builders.verbs import article
+from tests.corpus.test_corpus import write
 from tests.papers.conftest import Script, written_commands
-from tests.test_corpus import write
-from tests.verbs import article
 
 pytest.importorskip("sklearn")
 

@@ -14,9 +14,9 @@ import pytest
 import fairspan
 import lc_mteb
 from baselines import last_two, whiten
-from tests.commands import Said
+from tests.builders.commands import Said
+from tests.builders.tiny import words
 from tests.papers.conftest import Script, written_commands
-from tests.tiny import words
 
 TEXTS = [words(4 + number % 9, seed=number) for number in range(60)]
 TREATMENTS = ["plain", "tempscale+temperature=0.3", "last2avg", "whitening"]

@@ -21,10 +21,10 @@ from fairspan.attention.plan import LayerInputs
 from fairspan.attention.spectrum import sigma_a, signal_norms, value_norms
 from fairspan.encoding.spectra import spectra
 from fairspan.encoding.tokens import ModelTokens
+from tests.attention.spectrum_by_matrices import matrices
+from tests.builders.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
 from tests.papers.conftest import Script, written_commands
-from tests.spectrum_by_matrices import matrices
 from tests.stats.test_geometry import pairs_mean, unit
-from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]
 

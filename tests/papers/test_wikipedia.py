@@ -15,8 +15,8 @@ import pytest
 
 import wikipedia
 from fairspan.corpus.corpus import Corpus
+from tests.builders.tiny import tiny_tokenizer
 from tests.papers.conftest import Script, written_commands
-from tests.tiny import tiny_tokenizer
 
 LENGTHS = ["--min-tokens", "100", "--max-tokens", "200", "--length-ratio", "0.5"]
 # Words by topic, in Italian and in English; tokens are words. Of 100 to 200 in English, with 50 to

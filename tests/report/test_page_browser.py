@@ -23,7 +23,7 @@ from fairspan.report.frames import finite_frame
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Column, Table
 from fairspan.report.view import Section
-from tests import browser as browsers
+from tests.builders import browser as browsers
 from tests.report.example import (
     EVIL,
     FRAME,

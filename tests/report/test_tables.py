@@ -19,8 +19,8 @@ from fairspan.report.files import file_names, write_file, write_tables
 from fairspan.report.frames import to_csv, to_records
 from fairspan.report.table import P_VALUE, Column, Table, tone_of
 from fairspan.report.text import finite, model_name, number, p_value, with_ends
+from tests.builders.saying import said_by
 from tests.report.example import FRAME, hostile_table, table, view
-from tests.saying import said_by
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.clusters import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
-from tests.saying import said_by
-from tests.test_corpus import write
+from tests.builders.saying import said_by
+from tests.corpus.test_corpus import write
 
 Row = Mapping[str, object]
 Rows = Sequence[Row]

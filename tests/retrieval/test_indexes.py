@@ -21,7 +21,7 @@ from fairspan.retrieval.indexes import (
     plan_index,
 )
 from fairspan.retrieval.task import Passage
-from tests.tiny import words
+from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 

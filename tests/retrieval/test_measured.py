@@ -14,7 +14,7 @@ from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.model.build import copy_sharing_weights
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
-from tests.tiny import words
+from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 

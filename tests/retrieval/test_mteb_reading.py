@@ -16,7 +16,7 @@ import fairspan
 from fairspan.errors import CorpusError, MissingExtra
 from fairspan.retrieval import mteb_reading
 from fairspan.retrieval.mteb_reading import find_task, read_mteb
-from tests.mteb_tasks import (
+from tests.builders.mteb_tasks import (
     DOCUMENTS,
     QUERIES,
     RELEVANT,
@@ -26,8 +26,8 @@ from tests.mteb_tasks import (
     scored_by_mteb,
     search,
 )
-from tests.saying import said_by
-from tests.tiny import tiny_model
+from tests.builders.saying import said_by
+from tests.builders.tiny import tiny_model
 
 __all__ = ["mteb", "named", "search"]
 

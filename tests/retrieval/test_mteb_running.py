@@ -15,7 +15,7 @@ import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.retrieval.mteb_running import mteb_model, mteb_task
-from tests.mteb_tasks import (
+from tests.builders.mteb_tasks import (
     DOCUMENTS,
     QUERIES,
     RELEVANT,
@@ -26,9 +26,9 @@ from tests.mteb_tasks import (
     search,
     table,
 )
-from tests.saying import said_by
-from tests.searches import write_beir
-from tests.tiny import save_tiny, tiny_model
+from tests.builders.saying import said_by
+from tests.builders.searches import write_beir
+from tests.builders.tiny import save_tiny, tiny_model
 
 __all__ = ["mteb", "registry", "search"]
 

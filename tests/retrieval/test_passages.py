@@ -19,8 +19,8 @@ from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.passages import LONG, MOST_WORDS, PassageDraw
 from fairspan.retrieval.task import RetrievalTask
 from fairspan.retrieval.words import count_words
-from tests.saying import said_by
-from tests.test_design import Words
+from tests.builders.saying import said_by
+from tests.design.test_design import Words
 
 
 def sentence(document: int, number: int) -> str:

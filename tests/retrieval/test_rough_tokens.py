@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairspan.encoding.tokens import Characters
 from fairspan.retrieval.rough_tokens import RoughTokens, in_tokens
-from tests.test_design import Words
+from tests.design.test_design import Words
 
 
 @given(st.text("ab \né鲸🐋", max_size=30))

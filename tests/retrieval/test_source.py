@@ -11,10 +11,10 @@ import pytest
 from fairspan.errors import CorpusError
 from fairspan.retrieval.source import CHOICES, TaskOptions, TaskSource
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
+from tests.builders.saying import said_by
+from tests.corpus.test_corpus import write
 from tests.retrieval.test_beir import beir_folder
 from tests.retrieval.test_passages import article
-from tests.saying import said_by
-from tests.test_corpus import write
 
 
 def source(task: Path | str, **options: Any) -> TaskSource:

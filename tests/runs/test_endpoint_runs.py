@@ -18,11 +18,11 @@ from fairspan import Endpoint, FairspanError, UnsupportedModel
 from fairspan.model.level import general_texts
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.run import STUDY
-from tests.commands import Commands, Run, files_in
-from tests.embedding_server import Server, Words, embed, serving
-from tests.saying import said_by
-from tests.searches import write_beir
-from tests.verbs import write_articles
+from tests.builders.commands import Commands, Run, files_in
+from tests.builders.embedding_server import Server, Words, embed, serving
+from tests.builders.saying import said_by
+from tests.builders.searches import write_beir
+from tests.builders.verbs import write_articles
 
 AUDIT: dict[str, Any] = {"sizes": [2], "sets": 5, "progress": False}
 EVALUATE: dict[str, Any] = {"sets": 5, "metrics": ["mrr"], "progress": False}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from tests.test_docs import ROOT, run_page
+from tests.project.test_docs import ROOT, run_page
 
 PAGE = ROOT / "docs" / "extending.md"
 

@@ -25,8 +25,8 @@ from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
-from tests.saying import said_by
-from tests.verbs import TUNE, VERBS, Verb
+from tests.builders.saying import said_by
+from tests.builders.verbs import TUNE, VERBS, Verb
 
 
 @pytest.fixture

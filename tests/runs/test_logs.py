@@ -27,9 +27,9 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.logs import changes, compare, read_log
-from tests import length_studies, searches
-from tests.saying import said_by
-from tests.simulated import header, simulated_log, simulated_rows, with_entries
+from tests.builders import length_studies, searches
+from tests.builders.saying import said_by
+from tests.builders.simulated import header, simulated_log, simulated_rows, with_entries
 
 TREATMENTS = ("plain", "paper", "retrieval")
 

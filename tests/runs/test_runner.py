@@ -35,9 +35,17 @@ from fairspan.runs.options import StudyOptions
 from fairspan.runs.run import Run
 from fairspan.runs.study import Study
 from fairspan.runs.subject import Subject
-from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
-from tests.saying import said_by
-from tests.verbs import TUNE, VERBS, Recorder, Verb
+from tests.builders.commands import (
+    Commands,
+    Ended,
+    assert_sound,
+    files_in,
+    header_of,
+    stored,
+    wait_for,
+)
+from tests.builders.saying import said_by
+from tests.builders.verbs import TUNE, VERBS, Recorder, Verb
 
 TEXTS = 8
 

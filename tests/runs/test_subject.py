@@ -28,8 +28,8 @@ from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
-from tests.commands import options_of
-from tests.tiny import tiny_model
+from tests.builders.commands import options_of
+from tests.builders.tiny import tiny_model
 
 Make = Callable[..., SentenceTransformer]
 

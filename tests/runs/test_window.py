@@ -27,7 +27,7 @@ from fairspan.model.loading import load_model
 from fairspan.model.source import Loading
 from fairspan.model.window import ANY_LENGTH, Window, set_window, window_of
 from fairspan.runs.subject import open_subject
-from tests.tiny import mostly_slow, words
+from tests.builders.tiny import mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]
 LIMIT, POSITIONS = 40, 60
@@ -168,7 +168,7 @@ def test_every_route_gives_the_plain_vectors(
 def test_an_exported_graph_gives_them_too(
     make_tiny: Make, tmp_path: Path, architecture: str, asked: int | None
 ) -> None:
-    from tests.test_export import embed
+    from tests.exporting.test_export import embed
 
     model = limited(make_tiny, architecture, num_hidden_layers=1)
     plain, saved = tmp_path / "plain", tmp_path / "saved"

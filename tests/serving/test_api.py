@@ -23,7 +23,7 @@ from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.stopping import Stopped
 from fairspan.errors import DesignError
 from fairspan.serving.limits import Limits
-from tests.tiny import words
+from tests.builders.tiny import words
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
 from starlette.testclient import TestClient

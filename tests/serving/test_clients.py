@@ -154,7 +154,7 @@ def told(served: Served, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     page = page.replace('"./my-model"', f'"{served.folder}"').replace("A long document …", DOCUMENT)
     blocks = tmp_path_factory.mktemp("page") / "blocks.json"
     blocks.write_text(json.dumps(sections(page)), encoding="utf-8")
-    typed = [python, "-m", "tests.clients", blocks, served.url, KEY, served.folder]
+    typed = [python, "-m", "tests.builders.clients", blocks, served.url, KEY, served.folder]
     done = subprocess.run(
         list(map(str, typed)), cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.commands import Commands, Run, Started
-from tests.tiny import words
+from tests.builders.commands import Commands, Run, Started
+from tests.builders.tiny import words
 
 pytest.importorskip("uvicorn", reason="needs fairspan[serve]")
 

@@ -14,7 +14,7 @@ from scipy import stats
 from fairspan.stats.estimates import Estimates
 from fairspan.stats.geometry import cosines, document_means, mean_without, slope_weights
 from fairspan.stats.jackknife import Fit
-from tests.test_audit import cosine
+from tests.studies.audit.test_audit import cosine
 
 
 def means_of(*clouds: np.ndarray, paired: bool = True) -> Fit:

@@ -1,0 +1,854 @@
+"""Level vectors: by hand, as a module of a model, in studies, and in exported graphs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save as serialised
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
+
+import fairspan
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.treatment import as_treatment
+from fairspan.calibration.words import in_words
+from fairspan.encoding.fill import Tally
+from fairspan.encoding.model_encoder import ModelEncoder, refuse_other_spaces
+from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.exporting.graph import levels_tokens
+from fairspan.model import Level, level
+from fairspan.model.build import common_direction
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.level import level_of
+from fairspan.runs import levelling
+from fairspan.runs.embedder import Embedder
+from fairspan.runs.levelling import find_common, level_note
+from fairspan.runs.progress import Silent
+from fairspan.runs.subject import open_subject
+from fairspan.runs.suited import refuse_unsuited
+from tests.builders.tiny import HIDDEN, WORDS, words
+from tests.builders.verbs import VERBS, Verb
+from tests.exporting.test_export import read, run_graph
+
+Make = Callable[..., SentenceTransformer]
+
+EPS = float(np.finfo(np.float32).eps)
+# Of vectors of length 1 with d numbers: v·μ, v − (v·μ)μ, a length, a quotient and a sum are about
+# ten roundings of numbers of at most 1, and r/|r| enlarges those of r by |v|/|r|, at most 10 here.
+ROUNDING = 100 * EPS
+TEXTS = [words(12 + number % 17, 100 + number) for number in range(40)]
+EVEN = "plain+pooling=even+sides=document"
+DOCUMENTS = [words(5, 1), words(60, 2), words(300, 3), words(1, 4)]
+QUERIES = [words(6, 50 + number) for number in range(5)]
+
+
+def by_hand(v: np.ndarray, mu: np.ndarray, b: float) -> np.ndarray:
+    """|v|·(b·μ + √(1 − b²)·unit(v − (v·μ)μ)), vector by vector, in float64."""
+    rows = []
+    for row in v.astype(np.float64):
+        rest = row - (row @ mu) * mu
+        rest /= np.sqrt((rest**2).sum())
+        rows.append(np.sqrt((row**2).sum()) * (b * mu + np.sqrt(1 - b * b) * rest))
+    return np.array(rows)
+
+
+def vectors_of(count: int, width: int = 24, *, common: float = 1.0, seed: int = 0) -> np.ndarray:
+    """[count, width] in float32: vectors of different lengths that have a direction in common."""
+    rng = np.random.default_rng(seed)
+    v = rng.normal(size=(count, width)) / np.sqrt(width)
+    v[:, 0] += common
+    return np.asarray(v * rng.uniform(0.5, 2, size=(count, 1)), dtype=np.float32)
+
+
+def shares(v: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    v = v.astype(np.float64)
+    return np.asarray(v @ mu.astype(np.float64) / np.linalg.norm(v, axis=1))
+
+
+def order(scores: np.ndarray) -> list[int]:
+    return np.argsort(-scores, kind="stable").tolist()
+
+
+# Arrays
+
+
+def test_the_direction_is_that_of_the_mean_of_unit_vectors() -> None:
+    v = vectors_of(50)
+    common = fairspan.fit_level(v)
+    units = v.astype(np.float64) / np.linalg.norm(v.astype(np.float64), axis=1, keepdims=True)
+    mu = units.mean(axis=0) / np.linalg.norm(units.mean(axis=0))
+    assert np.abs(common.direction - mu).max() <= EPS
+    assert common.share == pytest.approx(float((units @ mu).mean()), rel=EPS)
+    assert common.direction.dtype == np.float32
+    with pytest.raises(ValueError, match="read-only"):
+        common.direction[0] = 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_vectors_are_those_of_the_formula(dtype: Any) -> None:
+    common = fairspan.fit_level(vectors_of(50))
+    v = vectors_of(30, seed=1).astype(dtype)
+    made = common.level(v)
+    assert made.dtype == dtype
+    expected = by_hand(v, common.direction.astype(np.float64), common.share)
+    # One rounding to the dtype; μ in float32 is of length 1 up to some roundings.
+    scale = np.linalg.norm(v.astype(np.float64), axis=1, keepdims=True)
+    tolerance = 2 * float(np.finfo(dtype).eps) + 8 * EPS
+    assert (np.abs(made - expected) <= tolerance * scale).all()
+
+
+@given(
+    b=st.floats(0.05, 0.95),
+    other=st.floats(0.05, 0.95),
+    seed=st.integers(0, 1000),
+    common=st.floats(0, 3),
+)
+def test_what_is_the_same_for_all_level_vectors(
+    b: float, other: float, seed: int, common: float
+) -> None:
+    """Equal shares and unchanged lengths; neither b nor a level query changes a ranking; level
+    vectors stay as they are. In float64, where scores that are closer than 1e-6 count as equal:
+    that is ten times what μ in float32 can move them."""
+    documents = vectors_of(20, common=common, seed=seed).astype(np.float64)
+    queries = vectors_of(4, common=common, seed=seed + 1).astype(np.float64)
+    mu = fairspan.fit_level(vectors_of(40, seed=seed + 2)).direction
+    first = fairspan.CommonDirection(mu, b)
+    second = fairspan.CommonDirection(mu, other)
+    made = first.level(documents)
+    lengths = np.linalg.norm(documents, axis=1)
+    assert np.abs(shares(made, mu) - b).max() < 10 * EPS
+    assert np.linalg.norm(made, axis=1) == pytest.approx(lengths, rel=10 * EPS)
+    assert np.abs(first.level(made) - made).max() <= ROUNDING * lengths.max()
+
+    def cosines(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
+        q = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+        d = documents / np.linalg.norm(documents, axis=1, keepdims=True)
+        return np.asarray(q @ d.T)
+
+    scores = cosines(queries, made)
+    for others in (cosines(queries, second.level(documents)), cosines(first.level(queries), made)):
+        for row, changed in zip(scores, others, strict=True):
+            # Equal up to a positive factor and a constant: a line through all points.
+            slope, constant = np.polyfit(row, changed, 1)
+            assert slope > 0
+            assert np.abs(slope * row + constant - changed).max() < 1e-6
+
+
+def test_the_order_of_scores_by_hand() -> None:
+    """A vector with more of μ wins by it, and does not once all are level."""
+    mu = np.array([1.0, 0.0, 0.0])
+    documents = np.array([[0.95, 0.31, 0.05], [0.80, 0.60, 0.00], [0.99, 0.00, 0.14]])
+    query = np.array([0.92, 0.39, 0.00])
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    assert order(documents @ query) == [0, 1, 2]
+    expected = by_hand(documents, mu, 0.9)
+    rest = np.sqrt(1 - 0.81)
+    assert expected[1] == pytest.approx([0.9, rest, 0])
+    assert expected[2] == pytest.approx([0.9, 0, rest])
+    made = fairspan.CommonDirection(mu, 0.9).level(documents)
+    assert made == pytest.approx(expected, abs=4 * EPS)
+    assert order(made @ query) == order(expected @ query) == [1, 0, 2]
+
+
+def test_vectors_without_a_rest_stay() -> None:
+    common = fairspan.CommonDirection(np.eye(8)[0], 0.7)
+    v = np.zeros((5, 8), dtype=np.float32)
+    v[1, 0] = -3
+    v[2] = np.nan
+    v[3, 1] = 2
+    v[4, :2] = [1, 1e-7]
+    made = common.level(v)
+    assert np.array_equal(made[[0, 1, 2, 4]], v[[0, 1, 2, 4]], equal_nan=True)
+    assert made[3] == pytest.approx([1.4, 2 * 0.51**0.5, *[0] * 6], rel=4 * EPS)
+    assert common.level(v[:0]).shape == (0, 8)
+    module = Level(common).level(torch.from_numpy(v)).numpy()
+    assert np.array_equal(module[[0, 1, 2, 4]], v[[0, 1, 2, 4]], equal_nan=True)
+
+
+def test_a_file_keeps_every_bit(tmp_path: Path) -> None:
+    common = fairspan.fit_level(vectors_of(50))
+    common.save(tmp_path / "level.safetensors")
+    loaded = fairspan.CommonDirection.load(str(tmp_path / "level.safetensors"))
+    assert loaded.direction.tobytes() == common.direction.tobytes()
+    assert loaded.share == common.share
+
+
+def changed(v: np.ndarray, row: int, value: float) -> np.ndarray:
+    v = v.copy()
+    v[row] = value
+    return v
+
+
+@pytest.mark.parametrize(
+    ("vectors", "line"),
+    [
+        (vectors_of(19), "at least 20 vectors, got 19"),
+        (vectors_of(50)[0], r"takes vectors \[n, d\], got an array of shape \(24,\)"),
+        (["a"] * 30, r"takes vectors \[n, d\]"),
+        (changed(vectors_of(50), 6, np.nan), "vector 7 of 50 is not finite"),
+        (changed(vectors_of(50), 2, 0), "vector 3 of 50 is all zero"),
+        (np.outer(np.arange(1, 31), np.ones(8)), "all 30 vectors have the same direction"),
+        (np.concatenate([np.eye(16), -np.eye(16)]), "no direction in common"),
+    ],
+)
+def test_what_no_direction_can_be_found_from(vectors: Any, line: str) -> None:
+    with pytest.raises(DesignError, match=line) as raised:
+        fairspan.fit_level(vectors)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_no_common_direction(tmp_path: Path) -> None:
+    common = fairspan.CommonDirection(np.eye(8)[0], 0.7)
+    for wrong, line in [
+        (lambda: common.level(np.ones((3, 9))), r"\[n, 8\], got an array of shape \(3, 9\)"),
+        (lambda: common.level(np.ones(8)), r"got an array of shape \(8,\)"),
+        (lambda: fairspan.CommonDirection(np.ones(8), 0.5), "one vector of length 1"),
+        (lambda: fairspan.CommonDirection(np.eye(8)[0], 1.0), "share must be at least 0 and below"),
+        (lambda: fairspan.CommonDirection(["a"], 0.5), "list of numbers"),
+        (lambda: common.save(tmp_path / "level.npy"), "needs the suffix .safetensors"),
+        (lambda: common.save(tmp_path / "none" / "l.safetensors"), "cannot be written: "),
+        (lambda: fairspan.CommonDirection.load(tmp_path / "no.safetensors"), "there is no file"),
+    ]:
+        with pytest.raises(DesignError, match=line) as raised:
+            wrong()
+        assert "\n" not in str(raised.value)
+    share = np.array(0.5, dtype=np.float32)
+    empty, alone, two = ({}, {"share": share}, {"share": share, "direction": np.eye(8)})
+    for content in (b"", b"{", *map(serialised, (empty, alone, two))):
+        file = tmp_path / "wrong.safetensors"
+        file.write_bytes(content)
+        with pytest.raises(DesignError, match=r"is not a file that CommonDirection\.save"):
+            fairspan.CommonDirection.load(file)
+
+
+# The calibration
+
+
+def test_it_is_a_field_that_acts_on_documents() -> None:
+    only = PRESETS["plain"].but(level=True)
+    assert only.acts
+    assert [only.acts_on(side) for side in ("document", "query")] == [True, False]
+    assert not only.reads_on("document")
+    assert only.on("query") == PRESETS["plain"]
+    assert only.but(sides="query").acts_on("document")
+    leaves = PRESETS["fair"].but(short_texts="leave")
+    assert leaves.but(level=False).keeps_what_fits
+    assert not leaves.keeps_what_fits
+    assert leaves.reads_what_fits_plainly
+    for layout in (3, 4):
+        assert Calibration.from_dict({"format": layout}) == Calibration()
+    assert Calibration.from_dict(only.to_dict()) == only
+    assert only.to_dict()["format"] == 5
+    with pytest.raises(DesignError, match="level must be one of True, False, got 'yes'"):
+        Calibration(level="yes")  # type: ignore[arg-type]
+    assert as_treatment("plain+level=true").calibration == only
+    assert as_treatment(only).name == "plain+level=true"
+    assert in_words(only) == "level vectors"
+    long = "long texts in tiles of 64 tokens at temperature 0.8, pooled evenly if the model takes "
+    tiles = Calibration.preset("tiles-64").but(short_texts="leave", level=True)
+    assert in_words(tiles) == f"{long}the mean, level vectors"
+
+
+# The module
+
+
+@pytest.fixture
+def plain(make_tiny: Make) -> SentenceTransformer:
+    return copy.deepcopy(make_tiny("bert", "mean", normalize=True))
+
+
+def assert_level(model: SentenceTransformer, unleveled: SentenceTransformer) -> None:
+    """Documents by hand from those of the same model without `Level`; queries the same."""
+    common = level_of(model)
+    assert common is not None
+    mu = common.direction.astype(np.float64)
+    expected = by_hand(unleveled.encode_document(DOCUMENTS), mu, common.share)
+    scale = np.linalg.norm(expected, axis=1, keepdims=True)
+    for encode in (
+        (model.encode_document, model.encode)
+        if not model.prompts.get("document")
+        else (model.encode_document,)
+    ):
+        made = encode(DOCUMENTS)
+        assert (np.abs(made - expected) <= ROUNDING * scale).all()
+        assert np.abs(shares(made, common.direction) - common.share).max() <= ROUNDING
+    assert (model.encode_query(QUERIES) == unleveled.encode_query(QUERIES)).all()
+
+
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "fair", EVEN, "paper"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_documents_are_level_and_queries_are_not(
+    make_tiny: Make, preset: str, normalize: bool
+) -> None:
+    model = make_tiny("bert", "mean", normalize=normalize)
+    fair = fairspan.calibrate(model, preset, level=TEXTS)
+    assert isinstance(fair[-1], Level)
+    assert fair[0].calibration.level
+    assert_level(fair, fairspan.calibrate(model, preset, level=False))
+    assert level_of(model) is None
+
+
+@pytest.mark.parametrize(("architecture", "pooling"), [("bert", "cls"), ("qwen3", "lasttoken")])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "paper"])
+def test_other_poolings(make_tiny: Make, architecture: str, pooling: str, preset: str) -> None:
+    model = make_tiny(architecture, pooling)
+    assert_level(fairspan.calibrate(model, preset, level=TEXTS), fairspan.calibrate(model, preset))
+
+
+def test_it_is_found_with_the_plain_model_and_its_document_prompt(
+    plain: SentenceTransformer,
+) -> None:
+    """Whatever the model was calibrated with before, up to the rounding of another attention."""
+    plain.prompts = {"query": "w1 ", "document": "w2 w3 "}
+    expected = fairspan.fit_level(plain.encode([f"w2 w3 {text}" for text in TEXTS]))
+    without = fairspan.fit_level(plain.encode(TEXTS))
+    for model in (plain, fairspan.calibrate(plain, "tiles-64", temperature=0.3)):
+        common = level_of(fairspan.calibrate(model, "tiles-64", level=TEXTS))
+        assert common is not None
+        # Four layers in float32.
+        assert np.abs(common.direction - expected.direction).max() < 1e-5
+        assert np.abs(common.direction - without.direction).max() > 1e-3, "the premise"
+    assert_level(
+        fairspan.calibrate(plain, "tiles-64", level=TEXTS), fairspan.calibrate(plain, "tiles-64")
+    )
+
+
+def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> None:
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
+    common = level_of(fair)
+    again = fairspan.calibrate(fair, "fair")
+    assert common is not None
+    assert [type(module).__name__ for module in again].count("Level") == 1
+    assert level_of(again).direction.tobytes() == common.direction.tobytes()
+    other = level_of(fairspan.calibrate(fair, "fair", level=TEXTS[:25]))
+    assert not np.allclose(other.direction, common.direction, atol=1e-3)
+    from_sample = level_of(fairspan.calibrate(plain, "fair"))
+    assert not np.allclose(from_sample.direction, common.direction, atol=1e-3)
+    for removed in (
+        fairspan.calibrate(fair, "tiles-64"),
+        fairspan.calibrate(fair, fair[0].calibration, level=False),
+    ):
+        assert level_of(removed) is None
+        expected = fairspan.calibrate(plain, "tiles-64").encode(DOCUMENTS)
+        assert (removed.encode(DOCUMENTS) == expected).all()
+    assert level_of(fair) is not None
+    given = fairspan.calibrate(plain, "plain", level=other)
+    assert level_of(given).direction.tobytes() == other.direction.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (TEXTS[:19], "at least 20 general short texts, got 19"),
+        ([*TEXTS, " \n"], r"text 41 of level must not be blank, got ' \\n'"),
+        ([*TEXTS, None], "text 41 of level must not be blank, got None"),
+        ([], "at least 20 general short texts, got 0"),
+        ("true", "level must be True, False, a list of general texts or a CommonDirection"),
+        (3, "level must be True, False, a list"),
+        (["w1"] * 30, "all 30 vectors have the same direction"),
+        (fairspan.CommonDirection(np.eye(8)[0], 0.5), "have 32 dimensions, and level was given a"),
+    ],
+)
+def test_what_nothing_can_be_level_with(plain: SentenceTransformer, value: Any, line: str) -> None:
+    with pytest.raises(DesignError, match=line) as raised:
+        fairspan.calibrate(plain, "plain", level=value)
+    assert "\n" not in str(raised.value)
+
+
+def test_router_models(make_tiny: Make) -> None:
+    """Towers of their own for queries and documents; the Router leaves the task in the features."""
+    query, document = (copy.deepcopy(make_tiny(name, "mean")) for name in ("roberta", "bert"))
+    router = Router.for_query_document(
+        list(query.children()), list(document.children()), default_route="document"
+    )
+    model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
+    for preset in ("plain", "tiles-64"):
+        fair = fairspan.calibrate(model, preset, level=TEXTS)
+        assert_level(fair, fairspan.calibrate(model, preset))
+
+
+def test_after_dense(plain: SentenceTransformer) -> None:
+    torch.manual_seed(0)
+    modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
+    model = SentenceTransformer(modules=modules, device="cpu")
+    fair = fairspan.calibrate(model, "tiles-64", level=TEXTS)
+    assert len(level_of(fair).direction) == 12
+    assert_level(fair, fairspan.calibrate(model, "tiles-64"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_buffers_stay_in_float32(plain: SentenceTransformer, dtype: torch.dtype) -> None:
+    """Cast before it is calibrated or afterwards; vectors keep the dtype of the model."""
+    fair = fairspan.calibrate(plain, "plain", level=TEXTS)
+    bits = fair[-1].direction.clone()
+    cast = copy.deepcopy(fair).to(dtype)
+    assert cast[-1].direction.dtype == cast[-1].share.dtype == torch.float32
+    assert torch.equal(cast[-1].direction, bits)
+    assert level_of(cast).share == level_of(fair).share
+    vectors = cast.encode(DOCUMENTS, convert_to_tensor=True)
+    assert vectors.dtype == dtype
+    # One rounding of each of d numbers of a vector of length 1, and those of its length.
+    made = vectors.double().numpy()
+    tolerance = 4 * torch.finfo(dtype).eps + ROUNDING
+    assert (
+        np.abs(shares(made, fair[-1].direction.numpy()) - float(fair[-1].share)).max() < tolerance
+    )
+    assert cast.half().float()[-1].direction.equal(bits)
+
+
+def test_half_precision_first(plain: SentenceTransformer) -> None:
+    half = copy.deepcopy(plain).to(torch.bfloat16)
+    with pytest.warns(UserWarning, match="the model is in bfloat16") as caught:
+        fair = fairspan.calibrate(half, "plain", level=TEXTS)
+    assert len(caught) == 1
+    assert fair[-1].direction.dtype == torch.float32
+    made = fair.encode(DOCUMENTS, convert_to_tensor=True).double().numpy()
+    tolerance = 4 * torch.finfo(torch.bfloat16).eps
+    assert np.abs(shares(made, level_of(fair).direction) - level_of(fair).share).max() < tolerance
+
+
+def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: Path) -> None:
+    plain.prompts = {"query": "w1 ", "document": "w2 "}
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
+    vectors = fair.encode_document(DOCUMENTS)
+    fair.save_pretrained(str(tmp_path / "fair"))
+    entry = read(tmp_path / "fair", "modules.json")[-1]
+    assert entry["type"] == "fairspan.model.Level"
+    names = sorted(file.name for file in (tmp_path / "fair" / entry["path"]).iterdir())
+    assert names == ["config.json", "model.safetensors"]
+    loaded = fairspan.load(tmp_path / "fair")
+    trusted = SentenceTransformer(str(tmp_path / "fair"), trust_remote_code=True, device="cpu")
+    for other in (loaded, trusted, copy.deepcopy(fair), pickle.loads(pickle.dumps(fair))):
+        assert (other.encode_document(DOCUMENTS) == vectors).all()
+        assert (other.encode_query(QUERIES) == fair.encode_query(QUERIES)).all()
+        assert other[0].calibration.level
+    assert fingerprint(loaded) == fingerprint(fair)
+    own = fairspan.CommonDirection.load(tmp_path / "fair" / entry["path"] / "model.safetensors")
+    assert own.direction.tobytes() == level_of(fair).direction.tobytes()
+    loaded.save_pretrained(str(tmp_path / "again"))
+    assert (fairspan.load(tmp_path / "again").encode_document(DOCUMENTS) == vectors).all()
+    (tmp_path / "fair" / entry["path"] / "model.safetensors").unlink()
+    with pytest.raises(UnsupportedModel, match=r"has no .*Level/model\.safetensors"):
+        fairspan.load(tmp_path / "fair")
+
+
+@pytest.mark.slow
+def test_pools_of_processes(plain: SentenceTransformer) -> None:
+    fair = fairspan.calibrate(plain, "fair", level=TEXTS)
+    pool = fair.start_multi_process_pool(["cpu", "cpu"])
+    try:
+        made = fair.encode_document(DOCUMENTS * 4, pool=pool)
+        queries = fair.encode_query(QUERIES, pool=pool)
+    finally:
+        fair.stop_multi_process_pool(pool)
+    # Other batches: four layers in float32.
+    assert np.abs(made - fair.encode_document(DOCUMENTS * 4)).max() < 1e-5
+    assert np.abs(queries - plain.encode_query(QUERIES)).max() < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
+def test_it_is_one_graph(make_tiny: Make, preset: str) -> None:
+    model = make_tiny("bert", "mean", num_hidden_layers=2, normalize=True)
+    fair = fairspan.calibrate(model, preset, level=TEXTS)
+    features = fair.preprocess([words(90), words(12, seed=1)])
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        wanted = fair(dict(features))["sentence_embedding"]
+        graph = torch.compile(fair, backend="eager", fullgraph=True)
+        vectors = graph(dict(features))["sentence_embedding"]
+    assert float((vectors - wanted).abs().max()) < 1e-5
+
+
+def test_gradients_pass() -> None:
+    module = Level(fairspan.CommonDirection(np.eye(6)[0], 0.7))
+    v = torch.from_numpy(vectors_of(4, 6)).double().requires_grad_()
+    assert torch.autograd.gradcheck(module.level, v)
+    zero = torch.zeros(2, 6, requires_grad=True)
+    module.level(zero).sum().backward()
+    assert bool(zero.grad.isfinite().all())
+
+
+def test_autocast_computes_in_float32() -> None:
+    common = fairspan.fit_level(vectors_of(50))
+    v = torch.from_numpy(vectors_of(30, seed=1))
+    with torch.autocast("cpu", torch.bfloat16):
+        made = Level(common).level(v)
+    assert made.dtype == torch.float32
+    assert np.abs(shares(made.numpy(), common.direction) - common.share).max() < ROUNDING
+
+
+def test_truncated_vectors_are_about_level(plain: SentenceTransformer) -> None:
+    """sentence-transformers truncates after `Level`, which is found on whole vectors."""
+    fair = fairspan.calibrate(plain, "plain", level=TEXTS)
+    whole = fair.encode(DOCUMENTS)
+    assert (fair.encode(DOCUMENTS, truncate_dim=8) == whole[:, :8]).all()
+    truncated = copy.deepcopy(plain)
+    truncated.truncate_dim = 8
+    found = fairspan.calibrate(truncated, "plain", level=TEXTS)
+    assert level_of(found).direction.tobytes() == level_of(fair).direction.tobytes()
+    assert (found.encode(DOCUMENTS) == whole[:, :8]).all()
+    mu = level_of(fair).direction[:8] / np.linalg.norm(level_of(fair).direction[:8])
+    assert np.ptp(shares(whole[:, :8], mu)) > ROUNDING, "no longer exactly equal"
+
+
+def test_all_parts_and_averages_are_level(plain: SentenceTransformer) -> None:
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
+    common = level_of(fair)
+    parts = fairspan.encode_parts(fair, [words(1500, 8), words(20, 9)], vectors=4)
+    assert len(parts.vectors) > 2
+    documents = [[words(30, 1), words(50, 2), words(5, 3)], [words(9, 4)]]
+    vectors = [parts.vectors, fairspan.encode_segments(fair, documents)]
+    vectors.append(fairspan.encode_segments(fair, documents, average=True))
+    for made in vectors:
+        assert np.abs(shares(made, common.direction) - common.share).max() < ROUNDING
+    alone = fair.encode_document(documents[0]).astype(np.float64)
+    expected = by_hand(
+        alone.mean(axis=0, keepdims=True), common.direction.astype(float), common.share
+    )
+    expected /= np.linalg.norm(expected)
+    assert np.abs(vectors[-1][0] - expected).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_the_same_weights_give_the_same_bits(make_tiny: Make, tmp_path: Path) -> None:
+    """Twice in a process, and in another. Both are fresh: on aarch64 torch computes products in
+    float32 by other sums once it has computed some in bfloat16."""
+    make_tiny("bert", "mean").save_pretrained(str(tmp_path / "model"))
+    code = (
+        "import sys, torch, fairspan; torch.set_num_threads(1); "
+        "model = fairspan.load(sys.argv[1]); "
+        "levels = [fairspan.calibrate(model, 'plain', level=True)[-1] for _ in range(2)]; "
+        "[level.common.save(f'{sys.argv[2]}-{n}.safetensors') for n, level in enumerate(levels)]"
+    )
+    for name in ("first", "second"):
+        typed = [str(tmp_path / "model"), str(tmp_path / name)]
+        subprocess.run([sys.executable, "-c", code, *typed], check=True, capture_output=True)
+    files = [file.read_bytes() for file in tmp_path.glob("*.safetensors")]
+    assert len(files) == 4
+    assert len(set(files)) == 1
+
+
+def test_the_embedded_texts() -> None:
+    texts = level.general_texts()
+    assert len(set(texts)) == 48
+    assert all(100 < len(text) < 1000 for text in texts)
+    folder = Path(fairspan.__file__).parent / "corpus/data/sample"
+    for language in level.LANGUAGES:
+        lines = (folder / f"{language}.jsonl").read_text("utf-8").splitlines()
+        own = {json.loads(line)["text"] for line in lines}
+        assert sum(text in own for text in texts) == 8
+
+
+BEFORE = Calibration(
+    strength=0.0, temperature=0.8, tile_size=128, pooling="auto", short_texts="leave"
+)
+"""The default of fairspan 0.2."""
+
+
+def test_long_documents_do_not_push_short_ones_out(make_tiny: Make) -> None:
+    """A model of words alone, whose vectors share what the token type adds. A short document has
+    four words, and its query one of them. Long documents have every word: of these little is left
+    in a mean, and the rest looks like every query."""
+    model = copy.deepcopy(make_tiny("bert", "mean", normalize=True))
+    bert = model[0].model
+    with torch.no_grad():
+        bert.embeddings.position_embeddings.weight.mul_(0.01)
+        for layer in bert.encoder.layer:
+            layer.attention.output.dense.weight.zero_()
+            layer.output.dense.weight.zero_()
+    rng = random.Random(0)
+    subjects = [rng.sample(WORDS, 4) for _ in range(12)]
+    shorts = [" ".join(rng.choices(subject, k=40)) for subject in subjects]
+    longs = [words(500, seed=number) for number in range(12)]
+    queries = [" ".join([subject[0], *rng.choices(WORDS, k=3)]) for subject in subjects]
+    general = [words(40, seed=100 + number) for number in range(48)]
+    assert fairspan.fit_level(model.encode_document(general)).share > 0.7, "the premise"
+
+    def found(fair: SentenceTransformer) -> int:
+        """How many short documents are among the first three of 24."""
+        scores = fair.encode_query(queries) @ fair.encode_document([*shorts, *longs]).T
+        own = np.diag(scores)[:, None]
+        return int(((scores > own).sum(axis=1) < 3).sum())
+
+    assert found(model) <= 2
+    assert found(fairspan.calibrate(model, BEFORE)) <= 2
+    assert found(fairspan.calibrate(model, "fair", level=general)) >= 8
+
+
+class Closed:
+    """A model that only gives vectors, as an endpoint does."""
+
+    identity = "closed"
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model
+        self.asked: list[str] = []
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        self.asked += texts
+        return np.asarray(self.model.encode(texts))
+
+
+def test_averaged_chunks_of_a_closed_model(
+    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Means of the plain vectors of chunks, level with what the general texts have in common. These
+    are embedded as other texts are, and the chunks' own vectors are those of averages not level."""
+    general = [words(12, number) for number in range(30)]
+    monkeypatch.setattr(levelling, "general_texts", lambda: general)
+    model = Closed(plain)
+    subject = open_subject(model, name="closed")
+    texts = [Text(words(count, count), 0) for count in (30, 9)]
+
+    def embed(encoder: Any, asked: Any) -> np.ndarray:
+        return np.stack(encoder.vectors(asked))
+
+    treatments = [as_treatment(name) for name in ("chunk-mean-40", "chunk-mean-40+level=true")]
+    assert find_common(subject, treatments[0], embed) is None
+    assert not set(general) & set(model.asked)
+    found = find_common(subject, treatments[1], embed)
+    assert set(general) <= set(model.asked)
+    averaged = subject.under(treatments[0]).documents
+    level = subject.under(treatments[1], common=found).documents
+    common = fairspan.fit_level(plain.encode(general))
+    with Store(":memory:") as store:
+        embedder = Embedder(store, 500, Tally(), Silent())
+        expected = common.level(embedder.embed(averaged, texts))
+        computed = embedder.tally.computed
+        assert np.abs(embedder.embed(level, texts) - expected).max() <= ROUNDING
+        assert embedder.tally.computed == computed, "chunks are stored once"
+    with pytest.raises(UnsupportedModel, match="omit fair, plain\\+level=true"):
+        refuse_unsuited(subject, [as_treatment("fair"), as_treatment("plain+level=true")])
+    [note] = level_note(subject, [as_treatment("chunk-mean+level=true")])
+    assert note.startswith("30 general texts that come with fairspan are embedded once")
+    assert level_note(subject, [as_treatment("chunk-mean")]) == []
+
+
+def test_real_weights(minilm: SentenceTransformer) -> None:
+    """MiniLM's documents of every length get the share that general short texts have on average."""
+    fair = fairspan.calibrate(minilm, "fair")
+    common = level_of(fair)
+    assert 0.2 < common.share < 0.5
+    texts = ["Cats sleep.", "A short note about trains. " * 3, "The sea is wide and blue. " * 200]
+    unleveled = fairspan.calibrate(minilm, "fair", level=False)
+    before = shares(unleveled.encode_document(texts), common.direction)
+    made = shares(fair.encode_document(texts), common.direction)
+    assert np.ptp(before) > 0.05, "the premise"
+    assert np.abs(made - common.share).max() < ROUNDING
+
+
+# Identity
+
+
+def key_under(model: SentenceTransformer, fields: dict[str, Any], prompt: str = "") -> bytes:
+    calibration = PRESETS["plain"].but(**fields)
+    print_of = fingerprint(model)
+    encoder = ModelEncoder(model, calibration, prompt=prompt, fingerprint=print_of)
+    return encoder.key(Text(words(20), 22))
+
+
+def test_keys_tell_directions_apart(
+    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(level, "general_texts", lambda: TEXTS)
+    texts, others = (fairspan.calibrate(plain, "plain", level=TEXTS[:n]) for n in (40, 30))
+    cut = copy.deepcopy(plain)
+    cut.max_seq_length = 16
+    keys = [
+        key_under(plain, {}),
+        key_under(plain, {"level": True}),
+        key_under(cut, {"level": True}),
+        key_under(plain, {"level": True}, "w2 "),
+        key_under(texts, {}),
+        key_under(texts, {"tile_size": 16, "level": True}),
+        key_under(others, {}),
+        key_under(others, {"tile_size": 16, "level": True}),
+        key_under(plain, {"tile_size": 16, "short_texts": "leave", "level": True}),
+    ]
+    assert len(set(keys)) == len(keys)
+    prints = {fingerprint(model) for model in (plain, texts, others)}
+    assert len(prints) == 3
+    leaves = {"tile_size": 16, "short_texts": "leave"}
+    assert key_under(plain, leaves) == keys[0], "a text that fits keeps its plain vector"
+
+
+def test_queries_are_the_plain_ones(plain: SentenceTransformer) -> None:
+    how = {"prompt": "", "fingerprint": "f", "side": "query"}
+    first = ModelEncoder(plain, Calibration.preset("tiles-64"), **how)
+    second = ModelEncoder(plain, Calibration.preset("tiles-64").but(level=True), **how)
+    text = Text(words(200), 202)
+    assert first.key(text) == second.key(text)
+    assert second.common is None
+
+
+def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all treatments and kinds of text, with the prompt of the run."""
+    prompts = []
+
+    def find(model: Any, prompt: str, texts: Any = None) -> Any:
+        prompts.append(prompt)
+        return found(model, prompt, TEXTS)
+
+    found = level.find_direction
+    monkeypatch.setattr("fairspan.model.build.find_direction", find)
+    subject = open_subject(plain, name="tiny")
+
+    names = ["plain+level=true", "tiles-64+level=true", "chunk-mean-16+level=true", "tiles-64"]
+    text = Text(words(300, 7), 302)
+    for prompt in ("", "w2 "):
+        subject = subject.with_prompts(prompt)
+        treated = [subject.under(as_treatment(name)) for name in names]
+        for under in treated:
+            with Store(":memory:") as store:
+                embedder = Embedder(store, 4096, Tally(), Silent())
+                (vector,) = embedder.embed(under.documents, [text])
+            _ = under.segments, under.queries
+            expected = under.documents.common
+            assert (expected is None) == (under.treatment.name == "tiles-64")
+            if expected is not None:
+                made = shares(vector[None], expected.direction)
+                assert np.abs(made - expected.share).max() < ROUNDING
+        assert treated[2].documents.chunks is not None
+    assert prompts == ["", "w2 "]
+
+
+def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> None:
+    """So that retention compares level vectors with level ones."""
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
+    refuse_other_spaces(fair, "retention", of_means=True)
+    encoder = ModelEncoder(fair, PRESETS["plain"], prompt="", fingerprint="f")
+    text = words(20)
+    text_with_spans = Text(text, 22, spans=((0, 20), (20, len(text))))
+    (vectors,) = encoder.with_spans([text_with_spans])
+    common = level_of(fair)
+    assert np.abs(shares(vectors, common.direction) - common.share).max() < ROUNDING
+
+
+@pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)
+def test_studies_compare_it(verb: Verb, place: Path, tmp_path: Path) -> None:
+    """Retention, whose vectors come from tokens, too."""
+    names = ["plain", "fair+short_texts=leave", "tiles-16+level=true"]
+    asked = {**verb.asked, "treatments": names, "corpus": str(place / "corpus")}
+    log = verb.measure(str(place / "model"), out=tmp_path / "log", progress=False, **asked)
+    assert [entry["name"] for entry in log.spec["treatments"]][:3] == names
+    assert log.header.status == "complete"
+
+
+def test_embedding_resumes_and_tells_models_apart(
+    plain: SentenceTransformer, tmp_path: Path
+) -> None:
+    """The same model and calibration go on; another direction does not."""
+    plain.prompts = {"query": "w1 ", "document": "w2 "}
+    rows = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(DOCUMENTS)]
+    rows.write_text("\n".join(lines))
+    how: dict[str, Any] = {
+        "progress": False,
+        "calibration": Calibration.preset("tiles-64").but(level=True),
+    }
+    plain.save_pretrained(str(tmp_path / "model"))
+    model = str(tmp_path / "model")
+    fairspan.embed(model, rows, tmp_path / "out", **how)
+    (shard,) = (tmp_path / "out").glob("part-*.parquet")
+    shard.unlink()
+    made = fairspan.embed(model, rows, tmp_path / "out", **how)
+    assert made.embedded_again
+    fair = fairspan.calibrate(model, "tiles-64", level=True)
+    vectors = np.stack(made.scan().collect()["vector"].to_list())
+    # Other batches: four layers in float32.
+    assert np.abs(vectors - fair.encode_document(DOCUMENTS)).max() < 1e-5
+    own = str(tmp_path / "own")
+    fairspan.calibrate(plain, "tiles-64", level=TEXTS).save_pretrained(own)
+    fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
+    (shard,) = (tmp_path / "own-out").glob("part-*.parquet")
+    shard.unlink()
+    other = level_of(fairspan.calibrate(plain, "tiles-64", level=TEXTS[:30]))
+    (file,) = Path(own).glob("*_Level/model.safetensors")
+    other.save(file)
+    with pytest.raises(fairspan.FairspanError, match=r"weights|fingerprint"):
+        fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
+
+
+# Exports
+
+
+def pooled_by_program(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """What a program makes of tokens: their mean, at length 1."""
+    mean = (tokens * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+    return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
+def test_a_graph_is_level(make_tiny: Make, tmp_path: Path, preset: str, normalize: bool) -> None:
+    """Both outputs, and queries too, whose ranking is that of plain queries."""
+    model = copy.deepcopy(make_tiny("bert", "mean", num_hidden_layers=2, normalize=normalize))
+    model.max_seq_length = 300
+    fair = fairspan.calibrate(model, preset, level=TEXTS, max_seq_length=300)
+    out = tmp_path / "out"
+    facts = fairspan.export(fair, out)
+    common = level_of(fair)
+    about = {"share": common.share, "sides": ["document", "query"], "last_hidden_state": True}
+    assert facts["level"] == about
+    assert facts["calibration"]["level"] is True
+    vectors, tokens, mask = run_graph(out, DOCUMENTS)
+    expected = fair.encode_document(DOCUMENTS)
+    length = np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.abs((vectors - expected) / length).max() < 1e-5
+    assert np.abs(pooled_by_program(tokens, mask) - expected / length).max() < 1e-5
+    queries = run_graph(out, QUERIES, "query")[0]
+    plain_queries = fair.encode_query(QUERIES)
+    assert np.abs(queries - common.level(plain_queries)).max() < 1e-5 * length.max()
+    kinds = [entry["type"].rpartition(".")[2] for entry in read(out, "modules.json")]
+    assert kinds == ["Transformer", "Pooling", *["Normalize"] * normalize]
+    assert "Queries come out level, too" in (out / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_graph_of_queries_and_one_with_dense(plain: SentenceTransformer, tmp_path: Path) -> None:
+    plain.max_seq_length = 300
+    torch.manual_seed(0)
+    modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
+    model = SentenceTransformer(modules=modules, device="cpu")
+    model.truncate_dim = 9
+    fair = fairspan.calibrate(model, "plain", level=TEXTS)
+    assert not levels_tokens(fair)
+    facts = fairspan.export(fair, tmp_path / "document")
+    assert facts["level"]["last_hidden_state"] is False
+    made = run_graph(tmp_path / "document", DOCUMENTS)[0]
+    assert np.abs(made - fair.encode_document(DOCUMENTS)).max() < 1e-5
+    facts = fairspan.export(fair, tmp_path / "query", side="query")
+    assert (facts["level"], facts["sides"]) == (None, ["query"])
+    made = run_graph(tmp_path / "query", QUERIES, "query")[0]
+    assert np.abs(made - fair.encode_query(QUERIES)).max() < 1e-5
+
+
+def test_found_again_after_the_weights_change(plain: SentenceTransformer) -> None:
+    """As the docstring says: without level, then with it."""
+    fair = fairspan.calibrate(plain, "plain", level=True)
+    kept = level_of(fair)
+    with torch.no_grad():
+        for weight in plain.parameters():
+            weight.add_(0.3 * torch.randn_like(weight) * weight.std())
+    assert common_direction(fair).direction.tobytes() == kept.direction.tobytes()
+    anew = fairspan.calibrate(fairspan.calibrate(fair, "plain", level=False), "plain", level=True)
+    expected = level_of(fairspan.calibrate(plain, "plain", level=True))
+    assert level_of(anew).direction.tobytes() == expected.direction.tobytes()
+    assert anew[-1].direction.tolist() != kept.direction.tolist()

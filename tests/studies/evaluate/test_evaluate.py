@@ -1,0 +1,644 @@
+"""An evaluation, recomputed by hand from its model: rankings, metrics, rows, costs and notes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.encoding.parts import PartRule, part_spans
+from fairspan.encoding.tokens import ModelTokens
+from fairspan.errors import CorpusError, UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
+from fairspan.runs.header import FORMAT, ModelInfo
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import compare, read_log
+from tests.builders.commands import files_in, header_of
+from tests.builders.searches import write_beir
+from tests.builders.tiny import tiny_model, words
+from tests.builders.verbs import Recorder, article, write_articles
+from tests.corpus.test_corpus import write
+from tests.retrieval.test_keywords import bm25
+
+Make = Callable[..., SentenceTransformer]
+Evaluate = Callable[..., RunLog]
+Embed = Callable[[str], np.ndarray]
+Scores = Mapping[str, float]
+
+METRICS = ("ndcg@10", "ndcg@3", "mrr", "recall@1", "recall@3")
+B8 = "paper+basket_size=8"
+WINDOW = 22
+T8 = "tiles-8+short_texts=leave"
+# Float32 sums in padded batches are split otherwise than for a text alone: some dozens of roundings
+# (6e-8 each) through four layers. Documents whose scores are as near as that may change places.
+BY_PADDING = 1e-5
+
+
+# A collection, small enough to be searched by hand. One token a word.
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is searched, and for each query the gains of the documents that answer it."""
+
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    relevant: Mapping[str, Mapping[str, float]]
+
+    def write(self, folder: Path) -> str:
+        documents, queries = (
+            [{"id": id, "text": text} for id, text in texts.items()]
+            for texts in (self.documents, self.queries)
+        )
+        return write_beir(folder, documents, queries, self.relevant)
+
+
+@pytest.fixture(scope="session")
+def graded() -> Collection:
+    """Documents of 8 to 50 words, two of which are the same; one to three of them answer a query,
+    with gains of 1 to 3, and one is judged as no answer."""
+    documents = {f"d{n:02}": words(8 + 3 * n, seed=n) for n in range(14)}
+    documents["d14"] = documents["d13"]
+    queries = {f"q{n}": words(6 + n % 3, 500 + n) for n in range(9)}
+    relevant = {
+        f"q{n}": {
+            f"d{n:02}": 1.0 + n % 3,
+            f"d{n + 4:02}": 1.0,
+            **({"d14": 2.0} if n % 4 == 0 else {}),
+            **({"d13": 0.0} if n < 9 else {}),
+        }
+        for n in range(9)
+    }
+    return Collection(documents, queries, relevant)
+
+
+@pytest.fixture(scope="session")
+def beir(graded: Collection, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return graded.write(tmp_path_factory.mktemp("beir") / "tiny")
+
+
+@pytest.fixture
+def evaluate(beir: str, tmp_path: Path) -> Evaluate:
+    """An evaluation with everything it writes in tmp_path."""
+
+    def measure(model: Any, task: str = beir, **options: Any) -> RunLog:
+        settings: dict[str, Any] = {"treatments": ["plain"], "metrics": METRICS, "progress": False}
+        settings |= {"store": tmp_path / "store", "out": tmp_path / "run"}
+        return fairspan.evaluate(model, task, **{**settings, **options})
+
+    return measure
+
+
+# Search by hand.
+
+
+def unit(vector: Any) -> np.ndarray:
+    vector = np.asarray(vector, dtype=np.float64)
+    return vector / math.sqrt(float(vector @ vector))
+
+
+def each_alone(encode: Callable[..., Any], **options: Any) -> Embed:
+    """Each text alone, each once."""
+    known: dict[str, np.ndarray] = {}
+
+    def embed(text: str) -> np.ndarray:
+        if text not in known:
+            known[text] = np.asarray(encode(text, **options), dtype=np.float64)
+        return known[text]
+
+    return embed
+
+
+def ranking(scores: Scores) -> list[str]:
+    """Ids by their score, of equal scores the later id first."""
+    return sorted(scores, key=lambda id: (round(scores[id], 9), id), reverse=True)
+
+
+def rankings_of(
+    collection: Collection, asked: Embed, read: Callable[[str], Sequence[np.ndarray]]
+) -> dict[str, list[str]]:
+    """By query, the documents by the best inner product of one of their vectors; without queries
+    whose documents rounding might put in another order."""
+    vectors = {id: read(text) for id, text in collection.documents.items()}
+    found = {}
+    for id, text in collection.queries.items():
+        query = asked(text)
+        scores = {name: max(float(query @ one) for one in own) for name, own in vectors.items()}
+        if np.diff(sorted(set(scores.values()))).min() > BY_PADDING:
+            found[id] = ranking(scores)
+    assert len(found) >= len(collection.queries) - 2
+    return found
+
+
+def by_keywords(collection: Collection) -> dict[str, list[str]]:
+    """Only of documents with a word of the query."""
+    names, texts = list(collection.documents), list(collection.documents.values())
+    found = {}
+    for id, text in collection.queries.items():
+        scores = dict(zip(names, bm25(text, texts).tolist(), strict=True))
+        found[id] = ranking({name: score for name, score in scores.items() if score > 0})
+    return found
+
+
+def fused(*rankings: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """By the sum of 1/(60 + rank)."""
+    found = {}
+    for id in rankings[0].keys() & rankings[1].keys():
+        scores: dict[str, float] = {}
+        for one in rankings:
+            for rank, name in enumerate(one[id], start=1):
+                scores[name] = scores.get(name, 0.0) + 1 / (60 + rank)
+        found[id] = ranking(scores)
+    return found
+
+
+def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> float:
+    """nDCG, recall and reciprocal rank, as textbooks have them."""
+    kind, _, cut = metric.partition("@")
+    k = int(cut) if cut else len(ranking)
+    found = [max(gains.get(id, 0.0), 0.0) for id in ranking[:k]]
+    best = sorted((gain for gain in gains.values() if gain > 0), reverse=True)
+    if kind == "recall":
+        return sum(gain > 0 for gain in found) / len(best)
+    if kind == "mrr":
+        return next((1 / rank for rank, gain in enumerate(found, 1) if gain > 0), 0.0)
+    dcg, ideal = (
+        sum(gain / math.log2(r + 1) for r, gain in enumerate(row, 1)) for row in (found, best[:k])
+    )
+    return dcg / ideal
+
+
+def values(rows: pl.DataFrame, treatment: str, index: str, metric: str) -> dict[str, float]:
+    own = rows.filter(treatment=treatment, index=index, measure=metric)
+    found = dict(own.select("query", "value").rows())
+    assert len(found) == len(own), "no row is there twice"
+    return found
+
+
+def assert_values(
+    log: RunLog,
+    treatment: str,
+    index: str,
+    collection: Collection,
+    found: Mapping[str, list[str]],
+) -> None:
+    """Every metric of every query; of whole documents the rank of everything that answers one."""
+    for metric in log.spec["metrics"]:
+        told = values(log.rows, treatment, index, metric)
+        assert told.keys() == collection.queries.keys()
+        expected = {id: worth(metric, found[id], collection.relevant[id]) for id in found}
+        assert {id: told[id] for id in found} == pytest.approx(expected, abs=1e-12)
+    ranks = log.rows.filter(treatment=treatment, index=index, measure="rank")
+    expected_ranks = {
+        (id, name): 1.0 + found[id].index(name)
+        for id in found
+        for name, gain in collection.relevant[id].items()
+        if gain > 0 and index == "whole"
+    }
+    places = ranks.select("query", "document", "value").rows()
+    told_ranks = {(query, name): rank for query, name, rank in places if query in found}
+    assert told_ranks == expected_ranks
+
+
+def narrow(model: SentenceTransformer, window: int = WINDOW) -> SentenceTransformer:
+    copied = copy_sharing_weights(model)
+    copied.max_seq_length = window
+    return copied
+
+
+def beginning(encode: Embed, window: int = WINDOW) -> Callable[[str], list[np.ndarray]]:
+    return lambda text: [unit(encode(" ".join(text.split()[: window - 2])))]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "side"), [("bert", "cls", "right"), ("qwen3", "lasttoken", "left")]
+)
+def test_every_row_by_hand(
+    make_tiny: Make,
+    graded: Collection,
+    evaluate: Evaluate,
+    architecture: str,
+    pooling: str,
+    side: str,
+) -> None:
+    """Two treatments on each side, of a model that cuts half of the documents: whole documents, one
+    vector per chunk, keywords, and both rankings fused."""
+    plain = narrow(make_tiny(architecture, pooling, padding_side=side))
+    fair = fairspan.calibrate(plain, "paper", basket_size=8)
+    only = f"{B8}+sides=document"
+    log = evaluate(plain, treatments=["plain", B8, only])
+    arms = {("plain", "parts-all"), ("keywords", "keywords")}
+    arms |= {(name, index) for name in ("plain", B8, only) for index in ("whole", "fused")}
+    assert set(log.rows.select("treatment", "index").rows()) == arms
+    queries = {model: each_alone(model.encode_query) for model in (plain, fair)}
+    documents = {model: each_alone(model.encode_document) for model in (plain, fair)}
+    keywords = by_keywords(graded)
+    assert_values(log, "keywords", "keywords", graded, keywords)
+    seen = set()
+    sides = {"plain": (plain, plain), B8: (fair, fair), only: (plain, fair)}
+    for name, (asking, reading) in sides.items():
+        asked: Embed = lambda text, model=asking: unit(queries[model](text))  # noqa: E731
+        whole = rankings_of(
+            graded, asked, lambda text, model=reading: [unit(documents[model](text))]
+        )
+        assert_values(log, name, "whole", graded, whole)
+        assert_values(log, name, "fused", graded, fused(whole, keywords))
+        seen.add(tuple(values(log.rows, name, "whole", "ndcg@10").values()))
+    assert len(seen) == 3, "the treatments can be told apart"
+
+    counter = ModelTokens(plain)
+
+    def chunks(text: str) -> list[np.ndarray]:
+        (spans,) = part_spans([text], counter, PartRule(vectors=99), WINDOW)
+        return [unit(documents[plain](text[slice(*span)])) for span in spans]
+
+    assert max(len(chunks(text)) for text in graded.documents.values()) == 3
+    found = rankings_of(graded, lambda text: unit(queries[plain](text)), chunks)
+    assert_values(log, "plain", "parts-all", graded, found)
+
+
+def test_prompts_of_the_model_and_of_the_call(
+    make_tiny: Make, graded: Collection, evaluate: Evaluate, tmp_path: Path
+) -> None:
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.prompts = {"query": "w1 w2 ", "passage": "w3 "}
+    embed = each_alone(make_tiny("bert", "mean").encode)
+    for name, options, (for_queries, for_documents) in (
+        ("own", {}, ("w1 w2 ", "w3 ")),
+        ("one", {"query_prompt": "w5 "}, ("w5 ", "w3 ")),
+        ("none", {"prompt": "", "query_prompt": ""}, ("", "")),
+    ):
+        log = evaluate(model, out=tmp_path / name, **options)
+        assert log.header.model.prompts == {"query": for_queries, "document": for_documents}
+        found = rankings_of(
+            graded,
+            lambda text, prompt=for_queries: unit(embed(prompt + text)),
+            lambda text, prompt=for_documents: [unit(embed(prompt + text))],
+        )
+        assert_values(log, "plain", "whole", graded, found)
+
+
+def test_inner_products(make_tiny: Make, graded: Collection, evaluate: Evaluate) -> None:
+    """Lengths of documents count for a model that compares by dot; other similarities are
+    refused."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.similarity_fn_name = "dot"
+    log = evaluate(model)
+    asked, read = each_alone(model.encode_query), each_alone(model.encode_document)
+    lengths = [np.linalg.norm(read(text)) for text in graded.documents.values()]
+    assert max(lengths) / min(lengths) > 1.01, "the premise"
+    assert_values(log, "plain", "whole", graded, rankings_of(graded, asked, lambda t: [read(t)]))
+    model.similarity_fn_name = "euclidean"
+    said = "this model compares vectors by euclidean: only cosine and dot"
+    with pytest.raises(UnsupportedModel, match=said):
+        evaluate(model)
+
+
+class Letters:
+    """Weighed by roots of different numbers, so that no two sums are the same by chance."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def encode(self, sentences: list[str], /) -> np.ndarray:
+        self.asked += sentences
+        return np.array([self.one(sentence) for sentence in sentences], np.float32)
+
+    @staticmethod
+    def one(sentence: str) -> list[float]:
+        return [
+            0.5 + sentence.count(letter) * math.sqrt(2 + n)
+            for n, letter in enumerate("0123456789w")
+        ]
+
+
+def test_any_object_with_encode(graded: Collection, evaluate: Evaluate, tmp_path: Path) -> None:
+    """Its texts are counted in characters; nothing is stored, since nobody knows whether it is the
+    same the next time."""
+    model = Letters()
+    log = evaluate(model)
+    embed = each_alone(Letters.one)
+    found = rankings_of(graded, lambda text: unit(embed(text)), lambda text: [unit(embed(text))])
+    assert_values(log, "plain", "whole", graded, found)
+    assert log.header.model == ModelInfo("Letters", None)
+    assert log.header.token_unit == "characters"
+    assert not (tmp_path / "store").exists()
+    before = len(model.asked)
+    assert evaluate(model).rows.equals(log.rows)
+    assert len(model.asked) == 2 * before
+    with pytest.raises(
+        UnsupportedModel, match=r"Letters is not a SentenceTransformer.*omit tempscale"
+    ):
+        evaluate(model, treatments=["tempscale"])
+    with pytest.raises(UnsupportedModel, match=r"dict has no encode\(list\[str\]\)"):
+        evaluate({})
+
+
+# Windows, costs and notes.
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> SentenceTransformer:
+    """Of 22 positions, and set to read 60."""
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=WINDOW)
+    model.max_seq_length = 60
+    return model
+
+
+def test_each_treatment_reads_as_far_as_it_can(
+    short: SentenceTransformer, graded: Collection, evaluate: Evaluate
+) -> None:
+    """The plain model has the vectors of first twenty words, tiles those of all; what each index
+    takes, and which documents have another vector, is counted by hand."""
+    log = evaluate(short, treatments=["plain", T8])
+    tiled = fairspan.calibrate(short, "tiles-8", short_texts="leave")
+    plain = narrow(short)
+    before, after = each_alone(plain.encode_document), each_alone(tiled.encode_document)
+    for name, model, embed in (("plain", plain, before), (T8, tiled, after)):
+        asked = each_alone(model.encode_query)
+        found = rankings_of(
+            graded,
+            lambda text, asked=asked: unit(asked(text)),
+            lambda text, embed=embed: [unit(embed(text))],
+        )
+        assert_values(log, name, "whole", graded, found)
+    lengths = [2 + len(text.split()) for text in graded.documents.values()]
+    longer = sum(length > WINDOW for length in lengths)
+    assert 0 < longer < len(lengths), "the premise"
+    windows = {
+        (row.treatment, row.texts): (row.window, row.cut) for row in log.header.windows or ()
+    }
+    assert windows["plain", "documents"] == (WINDOW, longer)
+    assert windows[T8, "documents"] == (None, 0)
+    assert f"plain: {longer} of 15 documents were cut at 22 tokens" in log.notes
+    assert "Documents with identical text: 2" in log.notes
+
+    rows = {(row["treatment"], row["index"]): row for row in log.frame("costs").to_dicts()}
+    assert list(rows) == [("plain", "whole"), ("plain", "parts-all"), (T8, "whole")]
+    chunks = sum(-(-(length - 2) // (WINDOW - 2)) for length in lengths)
+    counted = {arm: (row["tokens"], row["vectors"], row["bytes"]) for arm, row in rows.items()}
+    # Every chunk has two special tokens of its own; a vector of 32 numbers has 128 bytes.
+    assert counted == {
+        ("plain", "whole"): (sum(min(length, WINDOW) for length in lengths), 15, 15 * 128),
+        ("plain", "parts-all"): (sum(lengths) + 2 * (chunks - 15), chunks, chunks * 128),
+        (T8, "whole"): (sum(lengths), 15, 15 * 128),
+    }
+    distances = [1 - unit(before(text)) @ unit(after(text)) for text in graded.documents.values()]
+    changes = [
+        np.linalg.norm(after(text) - before(text)) / np.linalg.norm(before(text))
+        for text in graded.documents.values()
+    ]
+    moved = sum(change > 0.01 for change in changes)
+    assert all(change > 0.01 or change < BY_PADDING for change in changes), "the premise"
+    assert 0 < moved < 15
+    assert rows[T8, "whole"]["changed"] == moved
+    # Rounded to six digits; those that did not move count as 0.
+    assert rows[T8, "whole"]["distance"] == pytest.approx(np.mean(distances), abs=2e-6)
+    assert rows["plain", "whole"]["changed"] is rows["plain", "parts-all"]["changed"] is None
+
+
+def test_what_all_treatments_cut_alike_is_noted_too(
+    make_tiny: Make, graded: Collection, evaluate: Evaluate
+) -> None:
+    model = narrow(make_tiny("bert", "mean"))
+    log = evaluate(model, treatments=["plain", B8])
+    longer = sum(len(text.split()) > WINDOW - 2 for text in graded.documents.values())
+    assert f"plain, {B8}: {longer} of 15 documents were cut at 22 tokens" in log.notes
+    assert set(log.notes) <= set(log.view.notes)
+
+
+def test_reading_beyond_the_models_limit_is_noted(
+    make_tiny: Make, graded: Collection, evaluate: Evaluate, tmp_path: Path
+) -> None:
+    """A model of 600 positions that comes with a limit of 22 tokens; tiles read everything."""
+    folder = tmp_path / "model"
+    narrow(make_tiny("bert", "mean")).save_pretrained(str(folder), create_model_card=False)
+    cut = evaluate(str(folder), treatments=["plain", B8], out=tmp_path / "cut")
+    assert not any("may itself explain" in note for note in cut.notes)
+    log = evaluate(str(folder), treatments=["plain", "tiles-16"], out=tmp_path / "whole")
+    longer = sum(len(text.split()) > WINDOW - 2 for text in graded.documents.values())
+    (note,) = [note for note in log.notes if "may itself explain" in note]
+    assert f"comes with a limit of 22 tokens, and {longer} of 15 documents are longer" in note
+
+
+def test_where_nothing_can_change_it_says_so(
+    make_tiny: Make, tmp_path: Path, evaluate: Evaluate
+) -> None:
+    """Documents that fit into one tile, and a treatment that leaves such texts as they are."""
+    documents = {f"d{n}": words(9 + n, seed=n) for n in range(8)}
+    queries = {f"q{n}": words(6, 50 + n) for n in range(8)}
+    task = Collection(documents, queries, {f"q{n}": {f"d{n}": 1.0} for n in range(8)})
+    log = evaluate(
+        make_tiny("bert", "mean"),
+        task.write(tmp_path / "task"),
+        treatments=["plain", "tiles-64+short_texts=leave"],
+    )
+    (verdict,) = log.verdicts.to_dicts()
+    assert verdict["verdict"] == "the same"
+    assert "No document has another vector, so nothing can change." in verdict["sentence"]
+    assert verdict["documents_needed"] is None
+    assert "parts-all" not in set(log.rows["index"]), "each document is one chunk"
+
+
+# Passages.
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Documents of 70 to 1,000 words in two languages, the long ones in fifths."""
+    folder = write_articles(tmp_path_factory.mktemp("mixed") / "corpus", 6)
+    for shift, language in enumerate(("en", "it")):
+        numbers = [300 + 40 * shift + number for number in range(4)]
+        rows = [{"id": f"l{n % 4}", "text": article(n, 160 + 10 * (n % 4))} for n in numbers]
+        with (folder / f"{language}.jsonl").open("a") as file:
+            file.write(write(folder / "more", rows).read_text())
+    (folder / "more").unlink()
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def passages(make_tiny: Make, mixed: str, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
+    place = tmp_path_factory.mktemp("passages")
+    return fairspan.evaluate(
+        narrow(make_tiny("bert", "mean"), 512),
+        corpus=mixed,
+        treatments=["plain", "tiles-64"],
+        metrics=["ndcg@10", "recall@1", "recall@10"],
+        store=place / "store",
+        out=place / "run",
+        progress=False,
+    )
+
+
+def test_what_rows_of_passages_say(passages: RunLog) -> None:
+    """Every document is in the index, all languages in one; of translations none counts."""
+    task = passages.header.searched
+    # 12 short ones with a passage each, and 8 long ones with five.
+    assert (task.documents, task.queries, task.clusters) == (20, 12 + 8 * 5, 10)
+    rows = passages.rows.filter(treatment="plain", index="whole", measure="ndcg@10")
+    assert len(rows) == task.queries
+    long = rows.filter(pl.col("tokens") > 512)
+    assert len(long) == 8 * 5
+    counts = long["fifth"].value_counts(sort=True)
+    assert counts.sort("fifth").rows() == [(fifth, 8) for fifth in range(1, 6)]
+    assert (long["depth"] < long["tokens"]).all()
+    assert set(rows["language"]) == {"en", "it"}
+    assert (rows["document"].str.split("/").list.last() == rows["language"]).all()
+    by_id = rows.with_columns(id=pl.col("document").str.split("/").list.first())
+    clusters = by_id.group_by("id").agg(pl.col("cluster").n_unique(), pl.col("language").n_unique())
+    assert set(clusters["cluster"]) == {1}, "translations are one cluster"
+    assert set(clusters["language"]) == {2}
+    assert (rows["query_tokens"] <= 2 + 30).all()
+
+
+def test_frames_of_passages(passages: RunLog) -> None:
+    """By length, fifth, language and depth; everything adds up to all queries."""
+    frames = passages.view.frames
+    quality = frames["quality"].filter(metric="ndcg@10")
+    assert quality["queries"].to_list() == [52] * 6
+    for name, groups in (
+        ("lengths", ["short documents", "long documents"]),
+        ("positions", ["1", "2", "3", "4", "5"]),
+        ("languages", ["en", "it"]),
+    ):
+        frame = frames[name]
+        column = frame.columns[4]
+        assert frame[column].unique(maintain_order=True).to_list() == groups
+        for row in quality.to_dicts():
+            own = frame.filter(treatment=row["treatment"], index=row["index"])
+            assert own["queries"].sum() == row["queries"]
+            mean = (own["estimate"] * own["queries"]).sum() / row["queries"]
+            assert mean == pytest.approx(row["estimate"], abs=1e-12)
+    depths = frames["depths"]
+    assert depths.filter(treatment="plain", index="whole")["queries"].sum() == 52
+    assert any("queries ask for text that was never seen" in note for note in passages.notes)
+
+
+def test_two_tokenizers_are_compared_on_the_same_documents(
+    passages: RunLog, bag_of_words: SentenceTransformer, mixed: str, tmp_path: Path
+) -> None:
+    """Passages are measured in words, so that another model has the same task."""
+    other = fairspan.evaluate(
+        bag_of_words,
+        corpus=mixed,
+        treatments=["plain"],
+        metrics=["ndcg@10"],
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert other.header.searched.fingerprints == passages.header.searched.fingerprints
+    lengths = [
+        log.rows.filter(measure="ndcg@10", treatment="plain", index="whole").sort("query")["tokens"]
+        for log in (passages, other)
+    ]
+    assert not lengths[0].equals(lengths[1]), "the premise"
+    overall, *others = compare(passages, other)
+    (row,) = overall.frame.filter(index="whole").to_dicts()
+    means = [
+        log.frame("quality").filter(metric="ndcg@10", treatment="plain", index="whole")["estimate"][
+            0
+        ]
+        for log in (passages, other)
+    ]
+    assert row["queries"] == 52
+    assert row["change_estimate"] == pytest.approx(means[1] - means[0], abs=1e-12)
+    assert [table.name for table in others] == [
+        "search-changes-by-length",
+        "search-changes-by-position",
+    ]
+
+
+# The log.
+
+
+def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
+    """What the header says; the same call finds it again, and one that asks for something else has
+    a name of its own."""
+    recorder = Recorder()
+    model = make_tiny("bert", "mean")
+    log = evaluate(model, treatments=["plain", B8], progress=recorder)
+    header = header_of(tmp_path / "run")
+    assert header == log.header.to_json()
+    assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
+    study = header["study"]
+    assert (study["kind"], study["drawn_from"], study["window"]) == ("questions", None, 512)
+    task = {key: header["task"][key] for key in ("queries", "documents", "clusters")}
+    # q0, q4 and q8 share documents, q1 and q5, q2 and q6, q3 and q7.
+    assert task == {"queries": 9, "documents": 15, "clusters": 4}
+    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
+    assert read_log(tmp_path / "run").rows.equals(log.rows)
+    assert recorder.done == recorder.total > 0
+    assert recorder.stopped == 1
+    assert {"reading the task", "plain: queries", "plain: one vector per document"} <= {
+        *recorder.stages
+    }
+    stages = len(recorder.stages)
+    again = evaluate(model, treatments=["plain", B8], progress=recorder)
+    assert again.rows.equals(log.rows)
+    assert "plain: queries" not in recorder.stages[stages:]
+    others = [
+        evaluate(model, out=tmp_path / str(number), **options).run
+        for number, options in enumerate(({}, {"metrics": ["mrr"]}, {"query_prompt": "w1 "}))
+    ]
+    assert len({log.run, *others}) == 4
+
+
+def test_an_evaluation_of_an_older_version_is_refused_in_one_line(
+    make_tiny: Make, evaluate: Evaluate
+) -> None:
+    log = evaluate(make_tiny("bert", "mean"))
+    header = header_of(log.folder)
+    del header["study"]["kind"]
+    (log.folder / "run.json").write_text(json.dumps(header))
+    with pytest.raises(fairspan.FairspanError) as caught:
+        _ = read_log(log.folder).view
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.startswith(f"the run {log.run} was measured by another version of fairspan")
+
+
+def test_what_cannot_be_searched(
+    make_tiny: Make, graded: Collection, evaluate: Evaluate, tmp_path: Path
+) -> None:
+    name, gains = next(iter(graded.relevant.items()))
+    alone = Collection(graded.documents, {name: graded.queries[name]}, {name: gains})
+    with pytest.raises(CorpusError, match="all queries are about one document, and errors need 2"):
+        evaluate(make_tiny(), alone.write(tmp_path / "one"))
+    with pytest.raises(CorpusError, match="makes every segment a tile, and of 15 documents the"):
+        evaluate(make_tiny(), treatments=["plain", "tiles-8+tiles=segments"])
+
+
+# The real model.
+
+
+def test_a_real_model_finds_what_lies_beyond_its_window(
+    minilm: SentenceTransformer, tmp_path: Path
+) -> None:
+    """all-MiniLM-L6-v2 on 14 essays of about 2,500 tokens, of which it reads 512: under `fair` it
+    finds twice as much of the rest first (.41 and .20), which 14 documents cannot confirm."""
+    metrics = ["ndcg@10", "recall@1"]
+    options = {"metrics": metrics, "store": tmp_path / "store", "progress": False}
+    log = fairspan.evaluate(minilm, sets=14, out=tmp_path / "run", **options)
+    assert "70 queries among 14 documents, drawn from 85" in log.view.heading
+    assert "plain: 51 of 70 queries ask for text that was never seen" in log.notes[0]
+    (verdict,) = log.verdicts.to_dicts()
+    assert verdict["verdict"] == "inconclusive"
+    assert f"14 documents; `--sets {verdict['documents_needed']}` would" in verdict["sentence"]
+    rows = log.rows.filter(measure="recall@1", index="whole")
+    beyond = rows.filter(pl.col("depth") > 600).group_by("treatment").agg(pl.col("value").mean())
+    found = dict(beyond.rows())
+    assert found["fair"] > found["plain"] + 0.1
+    quality = {
+        (row["treatment"], row["index"]): row["estimate"]
+        for row in log.frame("quality").filter(metric="ndcg@10").to_dicts()
+    }
+    assert quality["fair", "fused"] > quality["fair", "whole"] > quality["plain", "whole"] + 0.05
