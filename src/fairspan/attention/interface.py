@@ -93,12 +93,13 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
     rule = inputs.rule
     gpu = _gpu_kernels(inputs)
     if rule is not None or inputs.view is not None:
-        plan.path = "torch" if gpu is None else "triton"
+        plan.path = "torch"
     if rule is not None and rule.pooled is None:
         return all_rows(inputs)
     out: Tensor
     if inputs.view is not None:
         rows = None if plan.add_piece is None else plan.add_piece(inputs, inputs.view)
+        plan.path = "torch" if gpu is None else "triton"
         by_tile = tile_rows if gpu is None else gpu.tile_rows_kernel
         out = by_tile(inputs, inputs.view)
         if rows is not None:
@@ -163,7 +164,7 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     last = tiles.positions - 1
     device = tiles.valid.device
     is_compiling = torch.compiler.is_compiling()
-    # Where it is looked at, a GPU would have to be waited for.
+    # On the CPU, since values are looked at below: avoids a device sync.
     ahead = torch.arange(-last, last + 1, device=device if is_compiling else "cpu")
     row = ahead.clamp(min=0)
     key = (-ahead).clamp(min=0)

@@ -122,10 +122,18 @@ def lay_tiles(
 def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
     """The tiles of a batch, laid on the CPU, where their numbers may be looked at; a GPU would
     start dozens of small operations."""
-    tiles = _lay(valid.cpu(), *how)
+    on_host = valid.cpu()
+    *_, segment, _ = how
+    if segment is None and bool(on_host.all()):
+        # All texts have the same tiles.
+        on_host = on_host[:1]
+    tiles = _lay(on_host, *how)
     names = ("position", "tile", "start", "length", "global_rows")
-    moved = {name: getattr(tiles, name).to(valid.device) for name in names}
-    return replace(tiles, valid=valid, **moved)
+    numbers = [getattr(tiles, name) for name in names]
+    # In one copy to the device.
+    together = torch.cat(numbers, dim=1).to(valid.device).expand(len(valid), -1)
+    parts = together.split([part.shape[1] for part in numbers], dim=1)
+    return replace(tiles, valid=valid, **dict(zip(names, parts, strict=True)))
 
 
 def _lay(

@@ -27,8 +27,6 @@ from fairspan.model.pooling import EVENLY, TOKENS, prompt_length
 
 _LONG = 2**15
 """Tokens of a text above which products of tokens are summed up, and no copy of them is made."""
-_LONG_FOR_KERNEL = 2**13
-"""The same where one program of the kernel would read all of a text in every step."""
 _AT_A_TIME = 2**12
 """Tokens of a long text that are looked at together."""
 _SMALLEST = 1e-30
@@ -67,7 +65,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             return pooled
         texts, longest, _ = features[TOKENS].shape
         is_large = texts > 1 and texts * longest > _LONG and "attention_mask" in features
-        keeps_batch = is_traced() or features[TOKENS].requires_grad or _has_kernel(features[TOKENS])
+        keeps_batch = is_traced() or features[TOKENS].requires_grad or features[TOKENS].is_cuda
         if is_large and not keeps_batch:
             pooled = self._pool_one_by_one(features, evenly, **kwargs)
         else:
@@ -172,15 +170,13 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
     ridges = ridge * factor.to(dtype)
-    has_kernel = _has_kernel(tokens)
-    longest = _LONG_FOR_KERNEL if has_kernel else _LONG
-    if not is_traced() and (tokens.requires_grad or tokens.shape[1] > longest):
-        return _by_products(tokens, mask, ridges)
-    if has_kernel:
-        assert kernels is not None
-        most = max(_steps(ridge), tokens.shape[2])
-        solved: Tensor = kernels.even_vectors_kernel(tokens, mask, ridges, most, _TOLERANCE)
+    if kernels is not None and _suits_kernel(tokens):
+        solved: Tensor = kernels.even_vectors_kernel(
+            tokens, mask, ridges, _steps(ridge), _TOLERANCE
+        )
         return solved
+    if not is_traced() and (tokens.requires_grad or tokens.shape[1] > _LONG):
+        return _by_products(tokens, mask, ridges)
     total, rows = _scaled(tokens, mask, dtype)
     lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
     mean = total / lengths
@@ -203,9 +199,9 @@ def _steps(ridge: float) -> int:
     return math.ceil(4 * math.sqrt(1 + 1 / ridge))
 
 
-def _has_kernel(tokens: Tensor) -> bool:
+def _suits_kernel(tokens: Tensor) -> bool:
     """Whether the GPU kernel can pool the tokens [N, L, d] of a batch."""
-    is_on_gpu = kernels is not None and tokens.is_cuda and len(tokens) > 0 and not is_traced()
+    is_on_gpu = tokens.is_cuda and len(tokens) > 0 and not is_traced()
     return is_on_gpu and not tokens.requires_grad and tokens.dtype != torch.float64
 
 

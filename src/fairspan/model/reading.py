@@ -48,13 +48,10 @@ def read(
 def _in_pieces(module: Transformer, plan: Plan) -> Plan:
     """The plan, in pieces if it is of one long text and nothing needs all tokens in a layer."""
     size = None if plan.tiles is None or is_traced() else piece_size(plan.tiles.valid)
-    can_be_cut = (
-        gives_only_tokens(module)
-        and not torch.is_grad_enabled()
-        and not plan.layers
-        and not is_compiled(module.model)
-    )
-    return plan if size is None or not can_be_cut else in_pieces(plan, size)
+    if size is None or plan.layers or torch.is_grad_enabled() or not gives_only_tokens(module):
+        return plan
+    # Last: it visits every module.
+    return plan if is_compiled(module.model) else in_pieces(plan, size)
 
 
 def parts_of(module: Transformer, features: dict[str, Any], side: Side) -> list[Tensor]:

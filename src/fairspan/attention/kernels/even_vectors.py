@@ -1,6 +1,7 @@
-"""Even pooling (`model.even`) in one launch: a program takes all steps of the solve of its text.
+"""Even pooling (`model.even`): one launch for each step of the solves of a batch.
 
-No step waits for the host, and a text that is solved takes no more of them.
+Programs share the tokens of a text. What they add up in one launch, all of them read in the next,
+so no program waits for another one.
 """
 
 import torch
@@ -17,6 +18,10 @@ _MOST_ROWS = 64
 _WARPS = 8
 _STAGES = 2
 """Loads of tokens that are under way at a time."""
+_MOST_PARTS = 64
+_BLOCKS_PER_PART = 4
+_AT_A_TIME = 16
+"""Parts of a text whose sums are read together."""
 
 
 @triton.jit
@@ -28,45 +33,96 @@ def _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM: tl.constexpr, ROWS: t
     return h, tl.sqrt(tl.maximum(tl.sum(h * h, 1), 1e-30))
 
 
-@triton.jit(do_not_specialize=["count"])
-def _solve(
-    tokens, mask, ridge, solved, t_n, t_l, m_n, m_l, count, steps, bound,
-    DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, STAGES: tl.constexpr,
+@triton.jit
+def _over_parts(sums, parts, d, AT_A_TIME: tl.constexpr, BLOCK_D: tl.constexpr):
+    """[D]: the sum of what the programs of a text have added up, [parts, D]."""
+    total = tl.zeros([AT_A_TIME, BLOCK_D], dtype=tl.float32)
+    for first in range(0, parts, AT_A_TIME):
+        part = first + tl.arange(0, AT_A_TIME)
+        at = sums + part[:, None] * BLOCK_D + d[None, :]
+        total += tl.load(at, mask=(part < parts)[:, None], other=0.0)
+    return tl.sum(total, 0)
+
+
+@triton.jit(do_not_specialize=["count", "parts", "number"])
+def _step(
+    tokens, mask, ridge, limits, sizes, states, sums,
+    t_n, t_l, m_n, m_l, texts, count, parts, number, bound,
+    LAUNCH: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    STAGES: tl.constexpr, AT_A_TIME: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The even vector of one text: v with Σ h·hᵀ/|h| v + weight·v = Σ h, by conjugate gradients."""
-    n = tl.program_id(0).to(tl.int64)
+    """A step of conjugate gradients: v with Σ h·hᵀ/|h| v + weight·v = Σ h.
+
+    The first launch adds up h, the others Σ h·hᵀ/|h| direction for the launch after them. States
+    and sums have two halves; a launch reads one and writes the other.
+
+    Args:
+        limits: [texts, 2], the weight, and of which |rest|² a text is solved.
+        sizes: [texts, parts], Σ |h|.
+        states: [2, texts, 3, D], the solution, the rest and the direction.
+        sums: [2, texts, parts, D].
+        number: of the launch; LAUNCH is the same, but 2 for all from the third on.
+    """
+    n = (tl.program_id(0) // parts).to(tl.int64)
+    part = tl.program_id(0) % parts
+    d = tl.arange(0, BLOCK_D)
     tokens += n * t_n
     mask += n * m_n
-    d = tl.arange(0, BLOCK_D)
-    # Blocks of tokens are added up row by row, and the rows once, after the last block.
-    sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-    sizes = tl.zeros([ROWS], dtype=tl.float32)
-    for offset in tl.range(0, count, ROWS, num_stages=STAGES):
-        h, size = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
-        sums += h
-        sizes += size
-    rest = tl.sum(sums, 0)
-    left = tl.sum(rest * rest, 0)
-    weight = tl.load(ridge + n) * left / tl.maximum(tl.sum(sizes, 0), 1e-30)
-    enough = left * bound
-    direction = rest
-    solution = tl.zeros([BLOCK_D], dtype=tl.float32)
-    step = 0
-    # The first step is always taken: where tokens are not finite, nor is the vector then.
-    while (step < steps) & ((left > enough) | (step == 0)):
-        sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-        for offset in tl.range(0, count, ROWS, num_stages=STAGES):
-            h, size = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
-            sums += h * (tl.sum(h * direction[None, :], 1) / size)[:, None]
-        image = tl.sum(sums, 0) + weight * direction
+    old = (number + 1) % 2
+    new = number % 2
+    read = states + (old * texts + n) * 3 * BLOCK_D + d
+    write = states + (new * texts + n) * 3 * BLOCK_D + d
+    added = sums + (old * texts + n) * parts * BLOCK_D
+    adding = sums + ((new * texts + n) * parts + part) * BLOCK_D + d
+    end = count
+    if LAUNCH == 1:
+        rest = _over_parts(added, parts, d, AT_A_TIME, BLOCK_D)
+        left = tl.sum(rest * rest, 0)
+        column = tl.arange(0, PARTS)
+        size = tl.sum(tl.load(sizes + n * parts + column, mask=column < parts, other=0.0), 0)
+        weight = tl.load(ridge + n) * left / tl.maximum(size, 1e-30)
+        direction = rest
+        if part == 0:
+            tl.store(limits + 2 * n, weight)
+            tl.store(limits + 2 * n + 1, left * bound)
+            tl.store(write, tl.zeros([BLOCK_D], dtype=tl.float32))
+    if LAUNCH == 2:
+        weight = tl.load(limits + 2 * n)
+        enough = tl.load(limits + 2 * n + 1)
+        solution = tl.load(read)
+        rest = tl.load(read + BLOCK_D)
+        direction = tl.load(read + 2 * BLOCK_D)
+        left = tl.sum(rest * rest, 0)
+        # The first step is always taken: where tokens are not finite, nor is the vector then.
+        takes_step = (left > enough) | (number == 2)
+        image = _over_parts(added, parts, d, AT_A_TIME, BLOCK_D) + weight * direction
         along = left / tl.maximum(tl.sum(direction * image, 0), 1e-30)
-        solution += along * direction
-        rest -= along * image
+        solution = tl.where(takes_step, solution + along * direction, solution)
+        rest = tl.where(takes_step, rest - along * image, rest)
         remaining = tl.sum(rest * rest, 0)
-        direction = rest + remaining / tl.maximum(left, 1e-30) * direction
-        left = remaining
-        step += 1
-    tl.store(solved + n * DIM + d, solution, mask=d < DIM)
+        turned = rest + remaining / tl.maximum(left, 1e-30) * direction
+        direction = tl.where(takes_step, turned, direction)
+        # A text that is solved needs no further sums.
+        end = tl.where(remaining > enough, count, 0)
+        if part == 0:
+            tl.store(write, solution)
+    if LAUNCH > 0 and part == 0:
+        tl.store(write + BLOCK_D, rest)
+        tl.store(write + 2 * BLOCK_D, direction)
+
+    # Blocks of tokens are added up row by row, and the rows once, after the last block.
+    total = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
+    lengths = tl.zeros([ROWS], dtype=tl.float32)
+    for offset in tl.range(part * ROWS, end, parts * ROWS, num_stages=STAGES):
+        h, length = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
+        if LAUNCH == 0:
+            total += h
+            lengths += length
+        else:
+            total += h * (tl.sum(h * direction[None, :], 1) / length)[:, None]
+    tl.store(adding, tl.sum(total, 0))
+    if LAUNCH == 0:
+        tl.store(sizes + n * parts + part, tl.sum(lengths, 0))
 
 
 def even_vectors_kernel(
@@ -78,19 +134,45 @@ def even_vectors_kernel(
         tokens: [N, L, d] in float32 or half precision, of which those count where `mask` [N, L] is
             not 0.
         ridge: [N, 1], of each text.
-        steps: how many are taken at most.
-        tolerance: steps end when what is left of Σ h is below this share of it.
+        steps: how many are taken at least.
+        tolerance: steps go on until what is left of Σ h is below this share of it.
     """
     if tokens.stride(2) != 1:
         tokens = tokens.contiguous()
     texts, count, width = tokens.shape
     block = block_of(width)
     rows = block_of(count, most=min(_MOST_ROWS, max(1, _NUMBERS // block)))
-    solved = torch.empty(texts, width, dtype=torch.float32, device=tokens.device)
-    with device_of(tokens):
-        _solve[(texts,)](
-            tokens, mask, ridge.float().contiguous(), solved,
-            *tokens.stride()[:2], *mask.stride(), count, steps, tolerance**2,
-            DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES, num_warps=_WARPS,
+    parts = _parts(tokens, rows)
+    new = {"dtype": torch.float32, "device": tokens.device}
+    limits = torch.empty(texts, 2, **new)
+    sizes = torch.empty(texts, parts, **new)
+    states = torch.empty(2, texts, 3, block, **new)
+    sums = torch.empty(2, texts, parts, block, **new)
+    ridge = ridge.float().contiguous()
+
+    def launch(number: int) -> None:
+        _step[(texts * parts,)](
+            tokens, mask, ridge, limits, sizes, states, sums,
+            *tokens.stride()[:2], *mask.stride(), texts, count, parts, number, tolerance**2,
+            LAUNCH=min(number, 2), DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES,
+            AT_A_TIME=_AT_A_TIME, PARTS=block_of(parts), num_warps=_WARPS,
         )  # fmt: skip
-    return solved
+
+    with device_of(tokens):
+        launch(0)
+        launch(1)
+        for step in range(1, max(steps, width) + 1):
+            launch(step + 1)
+            state = states[(step + 1) % 2]
+            if step >= steps and not bool((state[:, 1].square().sum(1) > limits[:, 1]).any()):
+                break
+    return state[:, 0, :width]
+
+
+def _parts(tokens: Tensor, rows: int) -> int:
+    """How many programs share the tokens of a text."""
+    processors = 1
+    if tokens.is_cuda:
+        processors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
+    blocks = -(-tokens.shape[1] // rows)
+    return max(1, min(_MOST_PARTS, processors // len(tokens), blocks // _BLOCKS_PER_PART))
