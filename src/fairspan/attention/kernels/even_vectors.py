@@ -12,25 +12,18 @@ from torch import Tensor
 from fairspan.attention.kernels.arguments import block_of, device_of
 from fairspan.attention.kernels.softmax import load_rows
 
-_NUMBERS = 2**14
+_NUMBERS = 2**12
 """Numbers of tokens that a program looks at together."""
 _MOST_ROWS = 64
-_WARPS = 8
+_WARPS = 4
 _STAGES = 2
 """Loads of tokens that are under way at a time."""
+_PER_PROCESSOR = 16
+"""Programs that a processor may get: texts of a batch differ in length."""
 _MOST_PARTS = 64
 _BLOCKS_PER_PART = 4
 _AT_A_TIME = 16
 """Parts of a text whose sums are read together."""
-
-
-@triton.jit
-def _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM: tl.constexpr, ROWS: tl.constexpr):
-    """[ROWS, D]: tokens from `offset` on, 0 where the mask is, and their lengths [ROWS]."""
-    row = (offset + tl.arange(0, ROWS)).to(tl.int64)
-    seen = tl.load(mask + row * m_l, mask=row < count, other=0) != 0
-    h = load_rows(tokens, row, t_l, d, seen, d < DIM).to(tl.float32)
-    return h, tl.sqrt(tl.maximum(tl.sum(h * h, 1), 1e-30))
 
 
 @triton.jit
@@ -46,7 +39,7 @@ def _over_parts(sums, parts, d, AT_A_TIME: tl.constexpr, BLOCK_D: tl.constexpr):
 
 @triton.jit(do_not_specialize=["count", "parts", "number"])
 def _step(
-    tokens, mask, ridge, limits, sizes, states, sums,
+    tokens, mask, ridge, limits, inverses, lengths, states, sums,
     t_n, t_l, m_n, m_l, texts, count, parts, number, bound,
     LAUNCH: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
     STAGES: tl.constexpr, AT_A_TIME: tl.constexpr, PARTS: tl.constexpr,
@@ -58,7 +51,8 @@ def _step(
 
     Args:
         limits: [texts, 2], the weight, and of which |rest|² a text is solved.
-        sizes: [texts, parts], Σ |h|.
+        inverses: [texts, count], 1/|h|, and 0 for tokens that do not count.
+        lengths: [texts, parts], Σ |h|.
         states: [2, texts, 3, D], the solution, the rest and the direction.
         sums: [2, texts, parts, D].
         number: of the launch; LAUNCH is the same, but 2 for all from the third on.
@@ -68,6 +62,7 @@ def _step(
     d = tl.arange(0, BLOCK_D)
     tokens += n * t_n
     mask += n * m_n
+    inverses += n * count
     old = (number + 1) % 2
     new = number % 2
     read = states + (old * texts + n) * 3 * BLOCK_D + d
@@ -79,8 +74,8 @@ def _step(
         rest = _over_parts(added, parts, d, AT_A_TIME, BLOCK_D)
         left = tl.sum(rest * rest, 0)
         column = tl.arange(0, PARTS)
-        size = tl.sum(tl.load(sizes + n * parts + column, mask=column < parts, other=0.0), 0)
-        weight = tl.load(ridge + n) * left / tl.maximum(size, 1e-30)
+        length = tl.sum(tl.load(lengths + n * parts + column, mask=column < parts, other=0.0), 0)
+        weight = tl.load(ridge + n) * left / tl.maximum(length, 1e-30)
         direction = rest
         if part == 0:
             tl.store(limits + 2 * n, weight)
@@ -112,17 +107,23 @@ def _step(
 
     # Blocks of tokens are added up row by row, and the rows once, after the last block.
     total = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-    lengths = tl.zeros([ROWS], dtype=tl.float32)
+    total_length = tl.zeros([ROWS], dtype=tl.float32)
     for offset in tl.range(part * ROWS, end, parts * ROWS, num_stages=STAGES):
-        h, length = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
+        row = (offset + tl.arange(0, ROWS)).to(tl.int64)
         if LAUNCH == 0:
+            counts = tl.load(mask + row * m_l, mask=row < count, other=0) != 0
+            h = load_rows(tokens, row, t_l, d, counts, d < DIM).to(tl.float32)
+            length = tl.sqrt(tl.maximum(tl.sum(h * h, 1), 1e-30))
+            tl.store(inverses + row, tl.where(counts, 1 / length, 0.0), mask=row < count)
             total += h
-            lengths += length
+            total_length += tl.where(counts, length, 0.0)
         else:
-            total += h * (tl.sum(h * direction[None, :], 1) / length)[:, None]
+            inverse = tl.load(inverses + row, mask=row < count, other=0.0)
+            h = load_rows(tokens, row, t_l, d, inverse != 0, d < DIM).to(tl.float32)
+            total += h * (tl.sum(h * direction[None, :], 1) * inverse)[:, None]
     tl.store(adding, tl.sum(total, 0))
     if LAUNCH == 0:
-        tl.store(sizes + n * parts + part, tl.sum(lengths, 0))
+        tl.store(lengths + n * parts + part, tl.sum(total_length, 0))
 
 
 def even_vectors_kernel(
@@ -145,14 +146,15 @@ def even_vectors_kernel(
     parts = _parts(tokens, rows)
     new = {"dtype": torch.float32, "device": tokens.device}
     limits = torch.empty(texts, 2, **new)
-    sizes = torch.empty(texts, parts, **new)
+    inverses = torch.empty(texts, count, **new)
+    lengths = torch.empty(texts, parts, **new)
     states = torch.empty(2, texts, 3, block, **new)
     sums = torch.empty(2, texts, parts, block, **new)
     ridge = ridge.float().contiguous()
 
     def launch(number: int) -> None:
         _step[(texts * parts,)](
-            tokens, mask, ridge, limits, sizes, states, sums,
+            tokens, mask, ridge, limits, inverses, lengths, states, sums,
             *tokens.stride()[:2], *mask.stride(), texts, count, parts, number, tolerance**2,
             LAUNCH=min(number, 2), DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES,
             AT_A_TIME=_AT_A_TIME, PARTS=block_of(parts), num_warps=_WARPS,
@@ -175,4 +177,5 @@ def _parts(tokens: Tensor, rows: int) -> int:
     if tokens.is_cuda:
         processors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
     blocks = -(-tokens.shape[1] // rows)
-    return max(1, min(_MOST_PARTS, processors // len(tokens), blocks // _BLOCKS_PER_PART))
+    programs = _PER_PROCESSOR * processors // len(tokens)
+    return max(1, min(_MOST_PARTS, programs, blocks // _BLOCKS_PER_PART))
