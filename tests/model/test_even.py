@@ -46,7 +46,8 @@ def about_something_else(count: int) -> Tensor:
 
 def pooled(tokens: Tensor, ridge: float = 0.2) -> Tensor:
     """[d]: the even vector of one text by the fast path."""
-    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge, torch.ones(1, 1))[0]
+    ridges = torch.full((1, 1), ridge)
+    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge, ridges)[0]
 
 
 def states_of(model: SentenceTransformer, texts: list[str], prompt: str = "") -> list[Tensor]:
@@ -147,8 +148,8 @@ def test_gradients_are_those_of_finite_differences() -> None:
     tokens = tokens_of(12, 5).double()[None].expand(2, -1, -1).clone().requires_grad_()
     mask = torch.ones(2, 12)
     mask[1, 9:] = 0
-    factor = torch.tensor([[1.0], [3.0]])
-    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2, factor), tokens)
+    ridges = torch.tensor([[0.2], [0.6]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2, ridges), tokens)
 
 
 KINDS = [("bert", "mean", "right"), ("mpnet", "mean", "right"), ("qwen3", "mean", "left")]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -70,22 +70,26 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             pooled = self._pool_one_by_one(features, evenly, **kwargs)
         else:
             pooled = self._pool(features, evenly, **kwargs)
-        if not is_traced():
-            self._require_finite(pooled)
+        if is_traced():
+            return pooled
+        number = _not_finite(pooled)
+        if number is not None and pooled["sentence_embedding"].is_cuda:
+            # A text that needs more steps, or tokens that are not finite.
+            pooled = self._pool(features, evenly, steps=features[TOKENS].shape[2], **kwargs)
+            number = _not_finite(pooled)
+        if number is not None:
+            self._refuse(pooled, number)
         return pooled
 
-    def _require_finite(self, pooled: dict[str, Any]) -> None:
-        """Raise if a vector is NaN or infinite, as it is if a token is."""
-        sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
-        number = next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
-        if number is None:
-            return
+    def _refuse(self, pooled: dict[str, Any], number: int) -> NoReturn:
+        """Raise an error that names the text whose vector is not finite, as its tokens are not."""
         beginning = ""
         if self.tokenizer is not None and "input_ids" in pooled:
             text = self.tokenizer.decode(pooled["input_ids"][number][:40])[:40]
             beginning = f", which begins {text!r},"
+        count = len(pooled["sentence_embedding"])
         raise NotFinite(
-            f"the model turns text {number + 1} of {len(sums)} in its batch{beginning} into NaN "
+            f"the model turns text {number + 1} of {count} in its batch{beginning} into NaN "
             "or infinity: check the weights and the dtype."
         )
 
@@ -107,9 +111,18 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         return {**features, "sentence_embedding": torch.cat(vectors)}
 
     def _pool(
-        self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
+        self,
+        features: dict[str, Any],
+        evenly: Tensor | bool,
+        *,
+        steps: int | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
-        """The features with `sentence_embedding`; `evenly` is not False."""
+        """The features with `sentence_embedding`; `evenly` is not False.
+
+        Args:
+            steps: the most that a GPU takes; what texts of real models need if None.
+        """
         tokens = features[TOKENS]
         mask = features.get("attention_mask")
         if mask is None:
@@ -117,19 +130,40 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         prompt = None if self.include_prompt else prompt_length(features)
         if prompt is not None:
             mask = self._exclude_prompt_from_mask(mask, prompt)
+        dtype = torch.promote_types(tokens.dtype, torch.float32)
+        factor = torch.ones(len(tokens), 1, dtype=dtype, device=tokens.device)
+        if isinstance(evenly, Tensor):
+            factor = evenly[:, None].to(dtype)
+        keeps_mean = factor.isinf()
+        ridges = self.ridge * torch.where(keeps_mean, 1.0, factor)
+        if kernels is not None and _suits_kernel(tokens):
+            how = (_steps(self.ridge) if steps is None else steps, _TOLERANCE)
+            even, total = kernels.even_vectors_kernel(tokens, mask, ridges, *how)
+            mean = total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+            return _with_vectors(features, mean.to(tokens.dtype), even, keeps_mean)
         largest = _AT_A_TIME if tokens.dtype == torch.float16 else _LONG
         if not is_traced() and tokens.shape[1] > largest:
             # The base class would make a copy of all tokens, and its sum overflows in float16.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
         else:
             pooled = super().forward(features, **kwargs)
-        mean = pooled["sentence_embedding"]
-        factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
-        keeps_mean = factor.isinf()
-        even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
-        even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
-        pooled["sentence_embedding"] = torch.where(keeps_mean, mean, even.to(mean.dtype))
-        return pooled
+        even = pool_evenly(tokens, mask, self.ridge, ridges)
+        return _with_vectors(pooled, pooled["sentence_embedding"], even, keeps_mean)
+
+
+def _with_vectors(
+    features: dict[str, Any], mean: Tensor, even: Tensor, keeps_mean: Tensor
+) -> dict[str, Any]:
+    """The features with even vectors [N, d] as long as the means, or the means where kept."""
+    even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
+    vectors = torch.where(keeps_mean, mean, even.to(mean.dtype))
+    return {**features, "sentence_embedding": vectors}
+
+
+def _not_finite(pooled: dict[str, Any]) -> int | None:
+    """The number of the first text whose vector is NaN or infinite."""
+    sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
+    return next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
 
 
 def _mean_by_parts(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -162,19 +196,13 @@ def set_even(pooling: Pooling, ridge: float | None, tokenizer: Any) -> None:
         del pooling.ridge, pooling.tokenizer
 
 
-def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> Tensor:
+def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, ridges: Tensor) -> Tensor:
     """[N, d]: even vectors, of any length, of tokens [N, L, d] where `mask` [N, L] is not 0.
 
-    Each text has its own `factor` [N, 1] of the ridge, at least 1. Computed in float32, or float64
-    for such tokens. A text without tokens has zeros.
+    The ridge of each text is in `ridges` [N, 1], and at least `ridge`. Computed in float32, or
+    float64 for such tokens. A text without tokens has zeros.
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
-    ridges = ridge * factor.to(dtype)
-    if kernels is not None and _suits_kernel(tokens):
-        solved: Tensor = kernels.even_vectors_kernel(
-            tokens, mask, ridges, _steps(ridge), _TOLERANCE
-        )
-        return solved
     if not is_traced() and (tokens.requires_grad or tokens.shape[1] > _LONG):
         return _by_products(tokens, mask, ridges)
     total, rows = _scaled(tokens, mask, dtype)

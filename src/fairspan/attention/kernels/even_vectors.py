@@ -39,7 +39,7 @@ def _over_parts(sums, parts, d, AT_A_TIME: tl.constexpr, BLOCK_D: tl.constexpr):
 
 @triton.jit(do_not_specialize=["count", "parts", "number"])
 def _step(
-    tokens, mask, ridge, limits, inverses, lengths, states, sums,
+    tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
     t_n, t_l, m_n, m_l, texts, count, parts, number, bound,
     LAUNCH: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
     STAGES: tl.constexpr, AT_A_TIME: tl.constexpr, PARTS: tl.constexpr,
@@ -50,6 +50,7 @@ def _step(
     and sums have two halves; a launch reads one and writes the other.
 
     Args:
+        totals: [texts, D], Σ h.
         limits: [texts, 2], the weight, and of which |rest|² a text is solved.
         inverses: [texts, count], 1/|h|, and 0 for tokens that do not count.
         lengths: [texts, parts], Σ |h|.
@@ -78,6 +79,7 @@ def _step(
         weight = tl.load(ridge + n) * left / tl.maximum(length, 1e-30)
         direction = rest
         if part == 0:
+            tl.store(totals + n * BLOCK_D + d, rest)
             tl.store(limits + 2 * n, weight)
             tl.store(limits + 2 * n + 1, left * bound)
             tl.store(write, tl.zeros([BLOCK_D], dtype=tl.float32))
@@ -128,15 +130,17 @@ def _step(
 
 def even_vectors_kernel(
     tokens: Tensor, mask: Tensor, ridge: Tensor, steps: int, tolerance: float
-) -> Tensor:
-    """[N, d] in float32: even vectors of texts, for tokens that need no gradients.
+) -> tuple[Tensor, Tensor]:
+    """Even vectors of texts [N, d], of any length, and the sums of their tokens [N, d], in float32.
+
+    Texts that take more steps than these have NaN: looking at them here would be a device sync.
 
     Args:
         tokens: [N, L, d] in float32 or half precision, of which those count where `mask` [N, L] is
             not 0.
         ridge: [N, 1], of each text.
-        steps: how many are taken at least.
-        tolerance: steps go on until what is left of Σ h is below this share of it.
+        steps: how many are taken, fewer for texts that are solved.
+        tolerance: a text is solved when what is left of Σ h is below this share of it.
     """
     if tokens.stride(2) != 1:
         tokens = tokens.contiguous()
@@ -145,6 +149,7 @@ def even_vectors_kernel(
     rows = block_of(count, most=min(_MOST_ROWS, max(1, _NUMBERS // block)))
     parts = _parts(tokens, rows)
     new = {"dtype": torch.float32, "device": tokens.device}
+    totals = torch.empty(texts, block, **new)
     limits = torch.empty(texts, 2, **new)
     inverses = torch.empty(texts, count, **new)
     lengths = torch.empty(texts, parts, **new)
@@ -154,21 +159,19 @@ def even_vectors_kernel(
 
     def launch(number: int) -> None:
         _step[(texts * parts,)](
-            tokens, mask, ridge, limits, inverses, lengths, states, sums,
+            tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
             *tokens.stride()[:2], *mask.stride(), texts, count, parts, number, tolerance**2,
             LAUNCH=min(number, 2), DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES,
             AT_A_TIME=_AT_A_TIME, PARTS=block_of(parts), num_warps=_WARPS,
         )  # fmt: skip
 
     with device_of(tokens):
-        launch(0)
-        launch(1)
-        for step in range(1, max(steps, width) + 1):
-            launch(step + 1)
-            state = states[(step + 1) % 2]
-            if step >= steps and not bool((state[:, 1].square().sum(1) > limits[:, 1]).any()):
-                break
-    return state[:, 0, :width]
+        for number in range(steps + 2):
+            launch(number)
+    solution, rest, _ = states[(steps + 1) % 2].unbind(dim=1)
+    unsolved = rest.square().sum(dim=1) > limits[:, 1]
+    even = torch.where(unsolved[:, None], torch.nan, solution)
+    return even[:, :width], totals[:, :width]
 
 
 def _parts(tokens: Tensor, rows: int) -> int:
