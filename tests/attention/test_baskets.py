@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baskets, segment_baskets
+from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baskets
 from fairspan.attention.shares import SpecialShares, target_shares
 from tests.attention.reference import calibrate_weights
 
@@ -40,18 +40,6 @@ def test_one_token_is_the_first_token() -> None:
     baskets = fixed_baskets(torch.ones(1, 1, dtype=torch.bool), 4, own_bos=True, own_eos=True)
     assert baskets.slot.tolist() == [[BOS]]
     assert baskets.content.tolist() == [0]
-
-
-def test_segments_become_baskets_whatever_their_lengths() -> None:
-    segment = torch.tensor([[0, 0, 0, 1, 2, 2, 2], [0, 1, 1, 1, 1, 0, 0]])
-    valid = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
-    baskets = segment_baskets(valid, segment, own_bos=True, own_eos=False)
-    assert baskets.slot.tolist() == [
-        [BOS, 2, 2, 3, 4, 4, 4],
-        [BOS, 3, 3, 3, 3, NO_BASKET, NO_BASKET],
-    ]
-    assert baskets.count == 5
-    assert baskets.content.tolist() == [6, 4]
 
 
 @st.composite

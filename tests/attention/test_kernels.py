@@ -204,7 +204,11 @@ def test_even_vectors_that_need_more_steps_are_not_finite() -> None:
 def test_texts_are_pooled_on_a_gpu_as_on_a_cpu(
     monkeypatch: pytest.MonkeyPatch, count: int, steps: int
 ) -> None:
-    """Also if some need more steps; one keeps its mean. 1e-5 for other orders of sums."""
+    """Also if some need more steps; one keeps its mean.
+
+    Sums of 8,000 float32 numbers in other orders differ by about √8000 · 2⁻²⁴, 5e-6, several times
+    in a solve: 3e-5.
+    """
     monkeypatch.setattr(even, "_steps", lambda ridge: steps)
     features = {
         "token_embeddings": torch.stack([tokens_of(count, 64, seed=seed) for seed in range(4)]),
@@ -215,7 +219,7 @@ def test_texts_are_pooled_on_a_gpu_as_on_a_cpu(
     pooling = EvenPooling(64, "mean", ridge=0.2)
     on_cpu = pooling(dict(features))["sentence_embedding"]
     moved = {name: value.to(DEVICE) for name, value in features.items()}
-    assert error(pooling(moved)["sentence_embedding"].cpu(), on_cpu) <= 1e-5
+    assert error(pooling(moved)["sentence_embedding"].cpu(), on_cpu) <= 3e-5
 
 
 @kernel_test

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairspan.attention import interface, rows
-from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.interface import attention
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.rows import all_rows, pooled_row
@@ -185,29 +185,6 @@ def test_rows_that_miss_a_basket_have_a_gradient() -> None:
     every_row(qkv, baskets, half, mask=seen[None, None]).sum().backward()
     assert query.grad is not None
     assert query.grad.isfinite().all()
-
-
-def test_segments_of_any_lengths() -> None:
-    """Texts with different numbers of segments of different lengths, one text a single segment."""
-    qkv = tensors()
-    valid = padding("right")
-    segment = torch.stack(
-        [
-            torch.bucketize(torch.arange(L), torch.tensor(b))
-            for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])
-        ]
-    )
-    mask = valid[:, None, None, :].expand(N, 1, L, L)
-    bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
-    for bos, eos in itertools.product((None, "equal"), (None, "original")):
-        special = SpecialShares(bos, eos)  # type: ignore[arg-type]
-        baskets = segment_baskets(valid, segment, own_bos=bos is not None, own_eos=eos is not None)
-        reference = exact(qkv, bias, baskets, special, None)
-        if special == SpecialShares():
-            fast = every_row(qkv, baskets, mask=mask)
-            assert closeness(fast, reference, valid) <= 1e-5
-        row = one_row(qkv, valid[:, None, None], FIRST, baskets, special)
-        assert error(row, reference[:, :, 0]) <= 1e-5
 
 
 def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:

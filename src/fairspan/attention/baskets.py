@@ -57,7 +57,12 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     rank = valid.cumsum(dim=1) - 1
     slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
     count, _ = runs(valid.shape[1], size)
-    return _with_special(slot, CONTENT + count, valid, own_bos=own_bos, own_eos=own_eos)
+    if own_eos:
+        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
+    if own_bos:
+        slot = torch.where(rank == 0, BOS, slot)
+    slot = torch.where(valid, slot, NO_BASKET)
+    return Baskets(slot, CONTENT + count, (slot >= CONTENT).sum(dim=1))
 
 
 def runs(tokens: int, size: int) -> tuple[int, int]:
@@ -70,22 +75,3 @@ def runs(tokens: int, size: int) -> tuple[int, int]:
         count: int = torch.sym_max(2, (tokens + size - 1) // size)  # type: ignore[no-untyped-call]
         return count, size
     return max(1, -(-tokens // size)), max(1, min(size, tokens))
-
-
-def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """One basket per segment [N, L], numbered from 0, rising in a text; any number at padding."""
-    count = CONTENT + int((segment * valid).max()) + 1
-    return _with_special(CONTENT + segment, count, valid, own_bos=own_bos, own_eos=own_eos)
-
-
-def _with_special(
-    slot: Tensor, count: int, valid: Tensor, *, own_bos: bool, own_eos: bool
-) -> Baskets:
-    """The baskets of content tokens [N, L], with first, last and padding tokens in theirs."""
-    rank = valid.cumsum(dim=1) - 1
-    if own_eos:
-        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
-    if own_bos:
-        slot = torch.where(rank == 0, BOS, slot)
-    slot = torch.where(valid, slot, NO_BASKET)
-    return Baskets(slot, count, (slot >= CONTENT).sum(dim=1))

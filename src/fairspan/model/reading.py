@@ -13,6 +13,7 @@ from fairspan.attention.baskets import is_traced
 from fairspan.attention.pieces import in_pieces
 from fairspan.attention.plan import Plan
 from fairspan.calibration.calibration import Side
+from fairspan.errors import DesignError
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import EVENLY, PROMPT, TOKENS
 from fairspan.model.probing import SEGMENTS, SIDE
@@ -20,6 +21,18 @@ from fairspan.model.splitting import MOST_TOKENS, few_at_a_time, piece_size
 from fairspan.model.tiling import forward_under
 
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
+
+
+class OnlyVectors(dict[str, Any]):
+    """The features of a batch too large for its tokens to be kept: who asks for them is told."""
+
+    def __missing__(self, key: str) -> Any:
+        if key != "attention_mask":
+            raise KeyError(key)
+        raise DesignError(
+            f"a batch of more than {MOST_TOKENS:,} tokens, padding included, gives vectors but no "
+            "token embeddings: use a smaller batch_size."
+        )
 
 
 def read(
@@ -88,7 +101,7 @@ def join(
         vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
         omitted = ("attention_mask", PROMPT)
         kept = {name: value for name, value in features.items() if name not in omitted}
-        return {**kept, TOKENS: vectors[order][:, None], EVENLY: False}
+        return OnlyVectors({**kept, TOKENS: vectors[order][:, None], EVENLY: False})
     tokens = None
     evenly = []
     for texts, output in zip(parts, outputs, strict=True):
