@@ -89,7 +89,7 @@ CHOICES = {
         "1",
         "you cannot change the model, such as one behind an API",
     ),
-    EACH: ("one vector per chunk", "5 to 21", "you can store and search that many"),
+    EACH: ("one vector per chunk", "4 to 21", "you can store and search that many"),
 }
 COMPARED = {
     "plain": "plain",
