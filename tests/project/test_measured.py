@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 from benchmarks import measured
 from scipy import stats
+from sentence_transformers import SentenceTransformer
+
+import fairspan
 
 
 def test_pages_are_what_the_facts_make() -> None:
@@ -49,6 +53,21 @@ def test_tables_follow_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "**tiles of 64, every text" in measured.choice_table()
     text = "a\n\n<!-- x -->\n\n| old |\n\nb\n"
     assert measured.with_tables(text, {"x": "| new |\n"}) == text.replace("old", "new")
+
+
+def test_an_audit_replaces_that_of_the_same_design(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
+) -> None:
+    log = fairspan.audit(
+        make_tiny("bert", "mean"), sizes=[2], sets=4, out=tmp_path / "model", progress=False
+    )
+    other = {"paragraphs": 5, "tokens": 40.0}
+    facts = measured.facts_of_run(tmp_path / "model", {"audits": [other]})
+    audit, kept = facts["audits"]
+    assert kept == other
+    for row in log.frame("families").iter_rows(named=True):
+        assert audit["spread"][row["treatment"]][0] == round(row["spread_estimate"], 4)
+    assert measured.facts_of_run(tmp_path / "model", facts) == facts
 
 
 def facts_of(name: str) -> dict[str, Any]:
