@@ -89,6 +89,12 @@ def readme_figures() -> list[tuple[str, list[float]]]:
         facts_of(name)["tasks"]["scifact"]["changes"][measured.FAIR]["all"][0]
         for name in ("gte-small", "nomic-embed-text-v1.5")
     ]
+    spreads = [
+        facts["audits"][0]["spread"]
+        for facts in measured.models()
+        if not facts["note"] and facts["model"] != minilm["model"]
+    ]
+    ends = [end([of[name][0] for of in spreads]) for name in BOTH for end in (min, max)]
     of_five = next(audit for audit in minilm["audits"] if audit["paragraphs"] == 5)["spread"]
 
     def mean(searched: str, key: str) -> float:
@@ -109,6 +115,7 @@ def readme_figures() -> list[tuple[str, list[float]]]:
         ("`fair` adds (.) on", [mean("fair and keywords", "long") - keywords]),
         ("takes (.) away", [keywords - mean("plain and keywords", "long")]),
         ("spread of (.) instead of (.)", [of_five["fair"][0], of_five["plain"][0]]),
+        ("nomic are (.) to (.), and (.) to (.) with", ends),
     ]
 
 
