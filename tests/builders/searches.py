@@ -18,6 +18,7 @@ from fairspan.runs.writer import LogWriter
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.ranking import SCHEMA
 from fairspan.studies.logs import read_log
+from tests.builders.verbs import article
 
 Value = Callable[[str, str, int, int], float]
 """What an arm, such as "fair" or "plain/parts-all", gets under a metric at a fifth (from 1) of the
@@ -47,6 +48,13 @@ def write_beir(
     judged = [f"{id}\t{one}\t{gain}" for id, own in relevant.items() for one, gain in own.items()]
     (folder / "qrels" / "test.tsv").write_text("\n".join(judged), encoding="utf-8")
     return str(folder)
+
+
+def write_articles_task(folder: Path, numbers: Sequence[int]) -> str:
+    """A question about each of these articles."""
+    texts = [{"id": f"d{number}", "text": article(number)} for number in numbers]
+    asked = [{"id": f"q{n}", "text": f"w{n % 90}", "document": f"d{n}"} for n in numbers]
+    return write_beir(folder, texts, asked)
 
 
 def is_long(cluster: int) -> bool:

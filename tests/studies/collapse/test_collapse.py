@@ -343,34 +343,6 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
     assert [stage.texts for stage in found.stages] == [10, 10]
 
 
-# --- what is asked
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"lengths": [0, 10]}, "lengths must be a whole number of at least 1, got 0"),
-        ({"lengths": "10,20"}, "lengths must be a list"),
-        ({"lengths": 50}, "lengths must be a list"),
-        ({"lengths": [10], "natural": True}, "natural lengths are the documents' own"),
-        ({"documents": 2}, "documents must be a whole number of at least 3, got 2"),
-        ({"margin": 0}, "margin must be between 0 and 1, got 0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-        ({"treatments": ["plain", "plain"]}, f"'{PLAIN}' is named twice"),
-        ({"treatments": []}, "name at least one treatment"),
-        (
-            {"treatments": ["tiles-8+tiles=segments"]},
-            "makes segments tiles, and these texts have none",
-        ),
-        ({"natural": True, "tolerance": 0.5}, "so tolerance would do nothing"),
-        ({"treatments": ["last2avg"]}, "there is no treatment 'last2avg'"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)
-def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
-    assert said in said_by(CollapseOptions, **options)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -13,8 +13,8 @@ import pytest
 from fairspan.encoding.store import Store
 from fairspan.studies.logs import read_log
 from tests.builders.commands import Run
+from tests.builders.searches import write_articles_task
 from tests.builders.verbs import article
-from tests.studies.tune.test_options import collection
 from tests.studies.tune.test_tune import MILD, TILES, calibration_of, crafted
 
 Typed = list[str | Path]
@@ -28,8 +28,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).mkdir()
         for number in range(count):
             (place / name / f"a{number:03}.md").write_text(article(number, 12), "utf-8")
-    collection(place / "guard", range(50, 70))
-    collection(place / "small", range(70, 80))
+    write_articles_task(place / "guard", range(50, 70))
+    write_articles_task(place / "small", range(70, 80))
     return place
 
 
