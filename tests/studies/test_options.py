@@ -166,7 +166,7 @@ def test_candidates_are_compared_with_the_plain_model() -> None:
 
 
 def test_guards_are_evaluated_alike_but_for_what_is_drawn() -> None:
-    drawn = {"corpus": "mine", "sets": 40, "query_words": 20, "seed": 3, "languages": ["de"]}
+    drawn = {"corpus": "mine", "sets": 40, "query_words": 20, "seed": 3, "languages": ("de",)}
     shared = {"metrics": ["mrr"], "margin": 0.02, "prompt": "w1 "}
     options = TuneOptions("model", **drawn, **shared, guards=["beir:a", Path("b")])
     main, *guards = options.evaluations

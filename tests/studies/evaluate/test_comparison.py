@@ -54,21 +54,6 @@ def test_two_runs_are_compared_query_by_query(first: RunLog, tmp_path: Path) -> 
     ] * 5
 
 
-def test_what_is_compared_with_what(first: RunLog, tmp_path: Path) -> None:
-    """Inside a run all treatments with the first one, between two runs each with itself; or what is
-    named."""
-    rows = rows_of(usual, ("plain", "fair", "tiles-64"), metrics=METRICS)
-    second = log_of(tmp_path / "run", rows, run="m-87654321")
-    for given, pairs in (
-        ((first,), {("plain", "fair")}),
-        ((first, second), {("plain", "plain"), ("fair", "fair")}),
-        ((first, second, ["plain", "tiles-64"]), {("plain", "tiles-64")}),
-    ):
-        frame = compare(*given)[0].frame
-        named = frame.select("first_treatment", "second_treatment").rows()
-        assert {*named} == pairs
-
-
 def test_changes_inside_a_run_are_its_verdicts(first: RunLog) -> None:
     """On whole documents; those beside keywords are judged by the same rule, and corrected among
     themselves."""
