@@ -187,8 +187,8 @@ NONE_TRIED = f"{ALIKE} No treatment was tried that a model can be calibrated to.
             {PLAIN: rising(0.0047), STRONG: FLAT},
             None,
             (
-                "It is not clear yet whether long texts are more alike to m than short ones. An index "
-                "neither prefers nor neglects them."
+                "It is not clear yet whether long texts are more alike to m than short ones. "
+                "An index neither prefers nor neglects them."
             ),
         ),
     ],

@@ -90,15 +90,6 @@ def test_frames_hold_everything() -> None:
     assert segments["text"].to_list() == [segment.text for segment in found.segments]
 
 
-def test_what_is_never_seen_has_no_share() -> None:
-    """Of the second 6 of 20 tokens are read, of the third none: only the first counts."""
-    first, second = 0.8, 0.4 * 6 / 20
-    assert made().readings[0].share == pytest.approx(
-        (first / (first + second), second / (first + second), 0.0)
-    )
-    assert made().view.chart().level == (pytest.approx(1 / 3), "fair share")
-
-
 def test_headings_name_the_model_without_its_folders() -> None:
     assert repr(made()).startswith(
         "<<b>page</b>.json as embedded by tiny: 3 segments as given, 97 tokens"
@@ -120,19 +111,6 @@ def test_json_holds_the_facts_as_well() -> None:
     assert "This is one document" in said["caveat"]
     assert said["segments"][1]["text"] == EVIL_TEXT
     assert [one["treatment"] for one in said["readings"][::3]] == list(COSINES)
-
-
-def test_a_treatment_that_reads_further_says_so_in_json() -> None:
-    said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
-    windows = [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]]
-    assert windows == [*((name, 68, 29) for name in COSINES), ("tiles-64", 200, 0)]
-    seen = {
-        one: [row["seen"] for row in said["readings"] if row["treatment"] == one]
-        for one in ("none", "tiles-64")
-    }
-    assert seen == {"none": [60, 6, 0], "tiles-64": [60, 20, 15]}
-    cut = "68 of 97 tokens read"
-    assert [card.badge for card in further().view.cards] == [cut, cut, cut, "read whole"]
 
 
 # --- chart and table
