@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+import fairspan
 from fairspan import Endpoint
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.errors import UnsupportedModel
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.evaluate.options import METRICS, EvaluateOptions
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
+from tests.builders.letters import Letters
 from tests.builders.saying import said_by
 from tests.builders.searches import write_articles_task
 from tests.builders.verbs import article
@@ -98,6 +101,34 @@ def test_a_mistake_is_one_line(
     kind: Callable[..., object], options: dict[str, Any], said: str
 ) -> None:
     assert re.search(said, said_by(kind, **options))
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "said"),
+    [
+        (
+            fairspan.audit,
+            {"treatments": ["tempscale"], "measures": ["attention"]},
+            "Letters is not a SentenceTransformer.*omit tempscale, attention.$",
+        ),
+        (fairspan.evaluate, {"treatments": ["tempscale"]}, "not a Sent.*omit tempscale"),
+        (fairspan.inspect, {"document": ["1", "2"], "treatments": ["tiles-64"]}, "omit tiles"),
+        (fairspan.collapse, {}, "a study of length needs a SentenceTransformer, got Letters"),
+        (fairspan.tune, {}, "tune needs a SentenceTransformer, got Letters"),
+    ],
+)
+def test_what_only_a_sentence_transformer_has(
+    tmp_path: Path, measure: Callable[..., object], options: dict[str, Any], said: str
+) -> None:
+    """Nothing is embedded before it is refused; what does not encode has no vectors at all."""
+    if measure is not fairspan.inspect:
+        options = {**options, "out": tmp_path / "run"}
+    model = Letters()
+    with pytest.raises(UnsupportedModel, match=said):
+        measure(model, **options, progress=False)
+    assert model.asked == []
+    with pytest.raises(UnsupportedModel, match=r"dict has no encode\(list\[str\]\)"):
+        measure({}, **options, progress=False)
 
 
 def test_an_audit_from_plain_values() -> None:

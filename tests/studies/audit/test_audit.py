@@ -23,7 +23,7 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.header import FORMAT, Header, ModelInfo
+from fairspan.runs.header import Header, ModelInfo
 from fairspan.runs.identity import run_name
 from fairspan.runs.progress import Silent
 from fairspan.runs.versions import library_versions
@@ -32,6 +32,7 @@ from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.audit.run import STUDY, audit
 from tests.builders.commands import forbid_encoding
+from tests.builders.letters import Letters
 from tests.builders.tiny import HIDDEN, tiny_model, words
 from tests.corpus.test_corpus import write_folder
 
@@ -203,27 +204,6 @@ def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measu
         assert row["document"].startswith(f"n3/{row['plan']}/set{row['set']}/order")
 
 
-def test_a_model_that_comes_calibrated_is_measured_as_it_is(
-    make_tiny: Make, corpus: str, measured: Audit
-) -> None:
-    """In the same store as the plain one, whose vectors it must not be given."""
-    plain = make_tiny("bert", "cls")
-    fair = fairspan.calibrate(plain, basket_size=8)
-    before = measured(plain)
-    log = measured(fair, out=before.folder.with_name("fair"))
-    assert log.header.timings.texts_from_store == 0
-    assert_by_hand(log, corpus, "plain", fair.encode_document, fair.encode_document)
-
-
-def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: Audit) -> None:
-    model = copy_sharing_weights(make_tiny("bert", "mean"))
-    model.prompts = {"document": "w7 w8 "}
-    log = measured(model)
-    assert log.header.model.prompts["document"] == "w7 w8 "
-    put = partial(model.encode, prompt="w7 w8 ")
-    assert_by_hand(log, corpus, "plain", put, put)
-
-
 def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) -> None:
     names = ["plain", f"{B8}+layers=all"]
     log = measured(
@@ -292,29 +272,14 @@ def test_retention_is_refused_where_it_means_nothing(
 # Objects that only encode.
 
 
-class Letters:
-    """Counts letters: an embedding that anybody can check, in the form that is asked for."""
-
-    def __init__(self, form: Callable[[list[list[float]]], Any] = list) -> None:
-        self.form, self.asked = form, list[str]()
-
-    def encode(self, sentences: list[str], /) -> Any:
-        self.asked += sentences
-        return self.form([self.one(sentence) for sentence in sentences])
-
-    @staticmethod
-    def one(sentence: str) -> list[float]:
-        return [1.0 + sentence.count(letter) for letter in "w0123456789"]
-
-
 @pytest.mark.parametrize("form", [list, np.asarray, torch.tensor], ids=["lists", "numpy", "torch"])
 def test_any_object_with_encode(
     corpus: str, measured: Audit, form: Callable[[list[list[float]]], Any]
 ) -> None:
     model = Letters(form)
     log = measured(model)
-    # Small whole numbers are exact in float32, so only the float64 cosine rounds.
-    assert_by_hand(log, corpus, "plain", Letters.one, Letters.one, within=1e-12)
+    # Vectors are kept in float32.
+    assert_by_hand(log, corpus, "plain", Letters.one, Letters.one, within=1e-6)
     # First the longest document with and without its end; then each text once.
     proof, once = model.asked[:2], model.asked[2:]
     assert proof[0] == max(once, key=len)
@@ -322,11 +287,6 @@ def test_any_object_with_encode(
     assert sorted(once) == sorted(set(once))
     assert log.header.model == ModelInfo("Letters", None)
     assert log.header.token_unit == "characters"
-    asked = model.asked.copy()
-    said = "Letters is not a SentenceTransformer.*omit tempscale, attention.$"
-    with pytest.raises(UnsupportedModel, match=said):
-        measured(model, treatments=["tempscale"], measures=["attention"])
-    assert model.asked == asked
 
 
 @pytest.mark.parametrize(
@@ -362,12 +322,10 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     log = measured(model, seed=5, name="tiny/model", treatments=["plain", "paper"])
     header = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert header == log.header.to_json()
-    assert (header["format"], header["verb"], header["status"]) == (FORMAT, "audit", "complete")
     assert header["run"].startswith("audit-model-")
     assert header["spec"]["seed"] == 5
     assert header["analysis"] == {"margin": 0.02, "inference": "auto"}
     assert set(header["versions"]) == {"python", *library_versions()}
-    assert header["versions"]["fairspan"] == fairspan.__version__
     assert len(header["model"].pop("fingerprint")) == 64
     assert header["model"] == {
         "name": "tiny/model",
@@ -555,19 +513,3 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(
 
 
 # Forecasts.
-
-
-@pytest.mark.parametrize("treatments", [["plain"], ["plain", "paper", "paper+sides=document"]])
-def test_a_forecast_counts_what_the_run_does(
-    make_tiny: Make, corpus: str, tmp_path: Path, treatments: list[str]
-) -> None:
-    """Documents-only shares its vectors with the other two, and embeds nothing."""
-    asked = {"corpus": corpus, "sizes": [2, 3], "sets": 2, "languages": ["en"], "mixed": ["de:en"]}
-    asked |= {"out": tmp_path / "run", "store": tmp_path / "s.db", "progress": False}
-    options = AuditOptions(make_tiny("bert", "cls"), **asked, treatments=treatments)
-    expected = STUDY.forecast(options)
-    assert not (tmp_path / "s.db").exists()
-    log = STUDY(options)
-    assert log.header.timings.tokens_computed == expected.tokens
-    assert [stage.name for stage in expected.stages] == treatments
-    assert expected.stages[0].texts == log.header.documents + log.header.corpus.segments

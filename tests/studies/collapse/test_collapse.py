@@ -18,10 +18,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
-from fairspan.errors import DesignError, FairspanError, UnsupportedModel
+from fairspan.errors import DesignError, FairspanError
 from fairspan.model import level
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.identity import run_name
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.stats.geometry import common_shares
@@ -29,7 +28,6 @@ from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.collapse.run import STUDY, collapse
 from fairspan.studies.collapse.texts import CollapseTexts
-from fairspan.studies.logs import read_log
 from tests.builders.commands import forbid_encoding
 from tests.builders.length_studies import PLAIN
 from tests.builders.saying import said_by
@@ -232,14 +230,6 @@ def test_slopes_are_of_the_estimates(done: Done) -> None:
     assert all(row["low"] < row["estimate"] < row["high"] for row in measured)
 
 
-def test_a_report_needs_no_model(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
-    forbid_encoding(monkeypatch)
-    monkeypatch.setattr(level, "find_direction", None)
-    read = read_log(done.log.folder)
-    assert read.frame("geometry").equals(done.log.frame("geometry"))
-    assert read.verdicts.equals(done.log.verdicts)
-
-
 def test_truncated_vectors_and_a_truncated_direction() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(5, 12)).astype(np.float32)
@@ -414,26 +404,7 @@ def test_a_model_that_is_level_keeps_its_direction(make_tiny: Make, study: Study
     assert np.abs(values - level.level_of(fair).share).max() < ROUNDING
 
 
-def test_only_a_sentence_transformer(corpus: str) -> None:
-    class Encodes:
-        def encode(self, texts: list[str]) -> Any:
-            return np.ones((len(texts), 2))
-
-    said = "a study of length needs a SentenceTransformer, got Encodes"
-    with pytest.raises(UnsupportedModel, match=said):
-        prepared(Encodes(), corpus=corpus)
-
-
 # What the same call finds again
-
-
-def test_the_name_of_a_run_is_made_of_what_decides_the_result(make_tiny: Make, corpus: str) -> None:
-    """test_found_again has every option."""
-    first, again, other = (
-        run_name(prepared(make_tiny("bert", "mean"), corpus=corpus, **asked))
-        for asked in ({"lengths": [10, 20]}, {"lengths": [20, 10, 10]}, {"lengths": [10, 30]})
-    )
-    assert first == again != other
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from math import log2
@@ -318,31 +317,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return study_of(tmp_path_factory.mktemp("study"), CURVES, rows=share_rows_of(SHARES, 0.01))
 
 
-def test_frames_are_json(study: RunLog) -> None:
-    told = json.loads(json.dumps(study.to_dict(), allow_nan=False))
-    # Two treatments: two measures at four lengths, and three slopes.
-    assert len(told["geometry"]) == 2 * (2 * 4 + 3)
-    lengths = study.header.to_json()["study"]["lengths"]
-    assert told["lengths"] == [{**entry, "name": str(entry["length"])} for entry in lengths]
-
-
 def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
     """One of two treatments."""
     done = study_of(tmp_path, {PLAIN: RISING}, treatments=[PLAIN, STRONG])
     log = with_entries(done, status="interrupted")
     assert log.verdicts.select("treatment", "verdict").rows() == [(PLAIN, "biased")]
     assert log.view.notes[0] == "this run was interrupted: 1 of 2 treatments were measured"
-
-
-def test_rows_of_older_versions_are_ignored(tmp_path: Path) -> None:
-    """Spectra, labels, repeated and raw words, distances."""
-    plain = study_of(tmp_path / "new", {PLAIN: RISING})
-    row = {"treatment": PLAIN, "length": 50, "document": "d00", "value": 0.1}
-    rows = [{**row, "measure": measure} for measure in ("sigma_a", "repeated", "distance")]
-    rows.append({**row, "treatment": "words", "measure": "cosine"})
-    old = study_of(tmp_path / "old", {PLAIN: RISING}, rows=rows)
-    assert old.frame("geometry").equals(plain.frame("geometry"))
-    assert old.verdicts.equals(plain.verdicts)
 
 
 def test_a_treatment_without_a_share_is_compared_by_cosines(tmp_path: Path) -> None:

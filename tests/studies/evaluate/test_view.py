@@ -106,15 +106,6 @@ def test_words_and_p_values_are_of_verdicts_only(log: RunLog) -> None:
     assert lengths.select("treatment", "index", "word").rows() == [("fair", "whole", "better")] * 2
 
 
-def test_pairs_are_known_better_than_means(tmp_path: Path) -> None:
-    """Documents differ much, and every query gains .01."""
-    rows = rows_of(lambda arm, m, p, c: 0.02 * c + (0.01 if arm == "fair" else 0.0))
-    first, second = log_of(tmp_path, rows).frame("quality").to_dicts()
-    assert first["high"] - first["low"] > 0.1
-    ends = [second[f"change_{end}"] for end in ("estimate", "low", "high")]
-    assert ends == pytest.approx([0.01] * 3)
-
-
 def test_queries_without_evidence_count_overall(tmp_path: Path) -> None:
     """And in no fifth; fifths that nobody asks for leave the others their names."""
     rows = rows_of(usual, ("plain",), positions=(1, None, 3))

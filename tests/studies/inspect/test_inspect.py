@@ -20,9 +20,10 @@ from fairspan.corpus.document_file import read_document
 from fairspan.corpus.marked_text import mark
 from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.tokens import ModelTokens, read_text
-from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
+from fairspan.errors import CorpusError, FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
+from tests.builders.letters import Letters
 from tests.builders.saying import said_by
 from tests.builders.tiny import tiny_model, words
 from tests.studies.audit.test_audit import cosine
@@ -75,10 +76,9 @@ def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) ->
     model, parts = make_tiny("bert", "mean"), texts(30, 18, 41)
     inspected = inspect(model, parts, "plain", PAPER)
     models = [model, fairspan.calibrate(model, basket_size=16)]
-    borders = np.cumsum([1, *map(len, map(str.split, parts))])
     for reading, by in zip(inspected.readings, models, strict=True):
         tokens = by.encode([" ".join(parts)], output_value="token_embeddings")[0].numpy()
-        means = [tokens[start:end].mean(0) for start, end in pairwise(borders)]
+        means = [part.mean(0) for part in np.split(tokens[1:-1], [30, 30 + 18])]
         pairs = zip(means, by.encode(parts), strict=True)
         assert reading.retention == pytest.approx([cosine(*pair) for pair in pairs], abs=1e-5)
         assert min(reading.retention) < 0.99
@@ -162,41 +162,19 @@ def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
     assert [segment.tokens for segment in inspected.segments] == [10, 10]
 
 
-class Letters:
-    """Counts letters of so many characters."""
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        counts = [[text[: self.limit].count(letter) + 1 for letter in "abc"] for text in sentences]
-        return np.array(counts, dtype=float)
-
-
 def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
-    parts = ["aaa " * 20, "bbb " * 20]
+    parts = ["w1 w1 " * 20, "w2 w2 " * 20]
     inspected = inspect(Letters(), parts)
-    expected = cosine(np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0]))
-    assert inspected.readings[0].representation[0] == pytest.approx(expected, abs=1e-5)
+    vectors = [Letters.one(text) for text in (" ".join(parts), *parts)]
+    assert inspected.readings[0].representation == cosines(vectors)
     assert (inspected.unit, inspected.readings[0].window) == ("characters", None)
     assert inspected.notes == ()
     assert len(fairspan.inspect(Letters(), parts).readings) == 1, "plain alone"
-    forgetful = inspect(Letters(50), parts)
+    forgetful = inspect(Letters(limit=50), parts)
     assert any("does not read all of this text" in note for note in forgetful.notes)
-    with pytest.raises(UnsupportedModel, match="omit tiles"):
-        inspect(Letters(), parts, "plain", "tiles-64")
-    with pytest.raises(UnsupportedModel, match=r"has no encode"):
-        inspect(object(), parts)
 
 
 # What was never seen
-
-
-def short(folder: Path, positions: int, pooling: str = "mean") -> str:
-    """The folder of a model of so many positions."""
-    model = tiny_model(folder / "raw", "bert", pooling, max_position_embeddings=positions)
-    model.save_pretrained(str(folder / "short"))
-    return str(folder / "short")
 
 
 @pytest.mark.parametrize(
@@ -247,24 +225,21 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment and
     none of the third; tiles read all 92 tokens.
     """
-    folder, parts = short(tmp_path, 50, pooling), texts(40, 30, 20)
-    inspected = inspect(folder, parts, "plain", "paper", "tiles-8", max_seq_length=200)
-    plain, paper, tiles = inspected.readings
-    for reading in (plain, paper):
-        assert (reading.window, reading.unseen) == (50, 42)
-        assert [part.seen for part in reading.segments] == [40, 8, 0]
-    assert (tiles.window, tiles.unseen) == (200, 0)
-    assert [part.seen for part in tiles.segments] == [40, 30, 20]
-    cut = "50 of 92 tokens read"
-    assert [card.badge for card in inspected.view.cards] == [cut, cut, "read whole"]
+    folder, parts = str(tmp_path / "short"), texts(40, 30, 20)
+    short = tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50)
+    short.save_pretrained(folder)
+    inspected = inspect(folder, parts, "plain", "tiles-8", max_seq_length=200)
+    plain, tiles = inspected.readings
+    assert (plain.window, plain.unseen, tiles.window, tiles.unseen) == (50, 42, 200, 0)
+    seen = [[part.seen for part in reading.segments] for reading in (plain, tiles)]
+    assert seen == [[40, 8, 0], [40, 30, 20]]
+    badges = [card.badge for card in inspected.view.cards]
+    assert badges == ["50 of 92 tokens read", "read whole"]
     # Half-read segments count by the part that is read, and unread ones not at all.
     first, second, _ = plain.representation
     weights = np.array([first, second * 8 / 30, 0.0])
     assert plain.share == pytest.approx(weights / weights.sum(), abs=1e-12)
-    # By hand: the plain model on what it reads, and tiles on all of it.
-    model = SentenceTransformer(folder, device="cpu")
-    tiled = fairspan.calibrate(model, "tiles-8", max_seq_length=200)
-    assert plain.representation == by_hand(model, " ".join(parts), parts)
+    tiled = fairspan.calibrate(short, "tiles-8", max_seq_length=200)
     assert tiles.representation == by_hand(tiled, " ".join(parts), parts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,9 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.store import Store
-from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Silent
 from fairspan.runs.study import Run as StudyRun
 from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.searching import Searching
@@ -224,22 +223,14 @@ def test_a_forecast_has_every_candidate_and_one_on_each_guard(
     """Notes of guards name them; the runs of every study are compared with their forecasts in
     test_runner."""
     long = write_guard(tmp_path / "long", 100)
-    forecast = STUDY.forecast(TuneOptions(**asked, guards=[str(place / "guard"), long]))
+    options = TuneOptions(**asked, guards=[str(place / "guard"), long])
+    forecast = STUDY.forecast(options)
     names = ["plain", MILD, TILES]
     names += [f"{guard}-test: {name}" for guard in ("guard", "long") for name in ("plain", MILD)]
     assert [stage.name for stage in forecast.stages] == names
-    cut = [note for note in forecast.notes if "20 of 20 documents" in note]
+    cut = [note for note in STUDY.read(options, Silent()).notes if "20 of 20 documents" in note]
     assert cut
     assert all(note.startswith("long-test: ") for note in cut)
-
-
-def test_a_model_that_is_no_sentence_transformer(asked: dict[str, Any]) -> None:
-    class Embedder:
-        def encode(self, texts: list[str]) -> Any:
-            raise AssertionError("nothing was to be embedded")
-
-    with pytest.raises(UnsupportedModel, match="tune needs a SentenceTransformer, got Embedder"):
-        fairspan.tune(**{**asked, "model": Embedder()})
 
 
 # The command line
@@ -275,24 +266,3 @@ def test_a_folder_of_documents_and_what_to_use(run: Run, typed: list[Any], tmp_p
     more = ["--candidates", f"{MILD},{TILES},paper+basket_size=8", "--out", "three"]
     assert run(*typed, *more).code == 0
     assert read_log(tmp_path / "three").header.timings.texts_computed == 2 * 20
-
-
-def test_json_is_the_result_and_nothing_else(
-    run: Run, typed: list[Any], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also from the log, with nothing embedded. The page shows no local folder."""
-    more = "--metrics mrr --margin 0.02 --sets 20 --query-words 20 --json --out here"
-    typed = [*typed, *shlex.split(more), "--guard", place / "guard"]
-    with crafted({TILES: 0.2, f"{TILES} on guard-test": 0.0}):
-        told = json.loads(run(*typed).ok.out, parse_constant=lambda name: pytest.fail(name))
-    assert told["verdicts"][0]["verdict"] == "use"
-    assert [row["guards"] for row in told["candidates"]] == [None, "no loss"]
-    page = (tmp_path / "here" / "tune.html").read_text("utf-8")
-    assert "notes" in page
-    assert not [folder for folder in (place, typed[1], typed[3]) if str(folder) in page]
-    monkeypatch.setattr(Store, "put", lambda *_: pytest.fail("something was embedded"))
-    assert json.loads(run(*typed).out) == told
-    spec = read_log(tmp_path / "here").spec
-    wanted = {"sets": 20, "query_words": 20, "metrics": ["mrr"], "margin": 0.02}
-    wanted |= {"task": "passages", "candidates": [MILD, TILES], "guards": [str(place / "guard")]}
-    assert {name: spec[name] for name in wanted} == wanted
