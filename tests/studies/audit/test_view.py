@@ -109,11 +109,9 @@ def test_position_means_are_means(log: RunLog, view: View) -> None:
 @pytest.mark.parametrize(
     ("inference", "sets", "shared", "used"),
     [
-        ("auto", 8, False, "jackknife"),
         ("auto", 40, False, "jackknife"),
         ("auto", 8, True, "two-way"),
         ("z", 8, True, "z"),
-        ("z", 40, False, "z"),
     ],
 )
 def test_coefficients_are_those_of_the_inference(

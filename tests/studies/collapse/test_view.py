@@ -151,44 +151,48 @@ def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
 # Advice
 
 FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
-ALIKE = "To m, long texts are more alike than short ones."
-NOTHING = "An index neither prefers nor neglects them. Nothing has to be done."
-NONE_TRIED = f"{ALIKE} No treatment was tried that a model can be calibrated to. {FIRST}"
+MORE = "To m, long texts are more alike than short ones."
+ALIKE = "To m, long texts are neither more nor less alike than short ones."
+LESS = "To m, long texts are less alike than short ones."
+UNCLEAR = "It is not clear yet whether long texts are more alike to m than short ones."
+NEITHER = "An index neither prefers nor neglects them."
+NONE_TRIED = f"{MORE} No treatment was tried that a model can be calibrated to. {FIRST}"
+LEVEL = (0.9,) * 4
 
 
 @pytest.mark.parametrize(
-    ("curves", "suggested", "said"),
+    ("curves", "share", "suggested", "said"),
     [
         (
             {PLAIN: RISING, MILD: rising(0.04), STRONG: FLAT},
+            LEVEL,
             STRONG,
-            f"{ALIKE} {STRONG} is shown to undo this: give this run to fairspan calibrate. {FIRST}",
+            f"{MORE} {STRONG} is shown to undo this: give this run to fairspan calibrate. {FIRST}",
         ),
         (
             # Below the shortest texts of the plain model, and steeper than these allow.
             {PLAIN: RISING, STRONG: above(-0.3, -0.25, -0.2, -0.15)},
+            LEVEL,
             None,
-            f"{ALIKE} No treatment is shown to be enough ({STRONG}). {FIRST}",
+            f"{MORE} No treatment is shown to be enough ({STRONG}). {FIRST}",
         ),
-        ({PLAIN: RISING}, None, NONE_TRIED),
-        ({PLAIN: RISING, "chunk-mean": FLAT}, None, NONE_TRIED),
+        ({PLAIN: RISING}, LEVEL, None, NONE_TRIED),
+        ({PLAIN: RISING, "chunk-mean": FLAT}, LEVEL, None, NONE_TRIED),
+        ({PLAIN: FLAT, STRONG: FLAT}, LEVEL, None, f"{ALIKE} {NEITHER} Nothing has to be done."),
+        ({PLAIN: rising(-0.05)}, LEVEL, None, f"{LESS} {NEITHER} Nothing has to be done."),
+        ({PLAIN: rising(0.0047)}, LEVEL, None, f"{UNCLEAR} {NEITHER}"),
         (
-            {PLAIN: FLAT, STRONG: FLAT},
+            {PLAIN: FLAT},
             None,
-            f"To m, long texts are neither more nor less alike than short ones. {NOTHING}",
+            None,
+            f"{ALIKE} Whether an index prefers or neglects them was not measured.",
         ),
         (
-            {PLAIN: rising(-0.05), STRONG: FLAT},
+            # The share may fall by more than the margin.
+            {PLAIN: rising(-0.05)},
+            (0.9, 0.894, 0.888, 0.882),
             None,
-            f"To m, long texts are less alike than short ones. {NOTHING}",
-        ),
-        (
-            {PLAIN: rising(0.0047), STRONG: FLAT},
-            None,
-            (
-                "It is not clear yet whether long texts are more alike to m than short ones. "
-                "An index neither prefers nor neglects them."
-            ),
+            f"{LESS} It is not clear yet whether an index prefers or neglects them.",
         ),
     ],
     ids=[
@@ -199,12 +203,19 @@ NONE_TRIED = f"{ALIKE} No treatment was tried that a model can be calibrated to.
         "fair",
         "less alike",
         "open",
+        "no share",
+        "an open share",
     ],
 )
 def test_what_to_do(
-    tmp_path: Path, curves: dict[str, list[float]], suggested: str | None, said: str
+    tmp_path: Path,
+    curves: dict[str, list[float]],
+    share: tuple[float, ...] | None,
+    suggested: str | None,
+    said: str,
 ) -> None:
-    log = study_of(tmp_path, curves, rows=share_rows_of(dict.fromkeys(curves, (0.9,) * 4)))
+    shares = {} if share is None else dict.fromkeys(curves, share)
+    log = study_of(tmp_path, curves, rows=share_rows_of(shares, 1e-7 if share == LEVEL else 0.01))
     assert log.view.meaning == said
     assert log.frame("suggestion").rows() == [(suggested, said)]
     assert " ".join(printed(log.view).split()).startswith(f"{log.view.heading} {said}")
@@ -240,37 +251,6 @@ def test_a_temperature_by_length_is_made_of_those_that_were_tried(tmp_path: Path
     expected = (slope["estimate"], slope["high"])
     assert (cosine.estimate, cosine.high) == pytest.approx(expected, abs=1e-12)
     assert made[steps].of["cosine, jump"].estimate == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("curve", "shares", "word", "said"),
-    [
-        (
-            FLAT,
-            {},
-            "fair",
-            (
-                "To m, long texts are neither more nor less alike than short ones. "
-                "Whether an index prefers or neglects them was not measured."
-            ),
-        ),
-        # Cosines fall, and the share may do so by more than the margin.
-        (
-            rising(-0.05),
-            {PLAIN: (0.9, 0.894, 0.888, 0.882)},
-            "biased",
-            (
-                "To m, long texts are less alike than short ones. "
-                "It is not clear yet whether an index prefers or neglects them."
-            ),
-        ),
-    ],
-)
-def test_without_a_clear_share_nothing_is_ruled_out(
-    tmp_path: Path, curve: list[float], shares: dict[str, Any], word: str, said: str
-) -> None:
-    log = study_of(tmp_path, {PLAIN: curve}, rows=share_rows_of(shares, 0.01))
-    assert (log.verdicts["verdict"][0], log.view.meaning) == (word, said)
 
 
 def test_a_treatment_has_to_be_level_as_well(tmp_path: Path) -> None:

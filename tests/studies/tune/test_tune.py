@@ -49,7 +49,7 @@ def write_guard(folder: Path, length: int = 18) -> str:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, every other document of which exceeds 64 tokens, and a collection as a guard."""
     place = tmp_path_factory.mktemp("place")
-    texts = {f"a{n:02}": article(n, 12 if n % 2 else 30) for n in range(24)}
+    texts = {f"a{n:02}": article(n, 12 if n % 2 else 20) for n in range(20)}
     write_folder(place / "notes", {"en": texts})
     write_guard(place / "guard")
     return place
