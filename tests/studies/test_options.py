@@ -29,7 +29,6 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
     AuditOptions: [
         ({"measures": []}, "measures must name at least one of representation, retention, att"),
         ({"measures": ["beauty"]}, "representation, retention, attention, fidelity, got 'beauty'"),
-        ({"measures": "representation"}, "measures must be a list"),
         ({"measures": ["fidelity"], "treatments": ["paper"]}, "treatments with paper: name one"),
         ({"inference": "cr1"}, "inference must be among auto, z, got 'cr1'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
@@ -37,13 +36,9 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
         ({"margin": 1}, "margin must be between 0 and 1, got 1"),
         ({"margin": "wide"}, "got 'wide'"),
         ({"margin": float("nan")}, "got nan"),
-        ({"sizes": 4}, r"sizes must be a list, such as \[3, 4\], got 4"),
-        ({"design": "greek"}, "no design 'greek'"),
         ({"languages": "en"}, r"languages must be a list, such as \['en'\], got 'en'"),
         ({"attention_documents": 0}, "attention_documents must be a whole number of at least 1"),
-        ({"attention_basket_size": 0}, "attention_basket_size must be a whole number of at"),
         ({"mixed": [5]}, "mixed must be text such as 'en' and 'de:en', got 5"),
-        ({"sets": {3: 9}}, r"sets has numbers for sizes \[3\], and the sizes are \[4\]"),
         ({"corpus": 3}, "corpus must be a name or a path, got 3"),
     ],
     CollapseOptions: [
@@ -65,18 +60,12 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
         ({"metrics": "mrr"}, r"metrics must be a list, such as \['ndcg@10'\], got 'mrr'"),
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
         ({"margin": True}, "margin must be from 0 to below 1, got True"),
-        ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
-        ({"query_words": 61}, "query_words must be at most 60"),
-        ({"task": "mteb:NFCorpus", "sets": 5}, "sets is for passages: omit it for mteb:NFCorpus"),
         ({"task": "beir:a", "corpus": "b"}, "corpus is for passages: omit it for beir:a"),
-        ({"vectors": []}, "vectors must name different numbers, got"),
         ({"vectors": [2, "2"]}, "vectors must name different numbers, got 2, 2"),
         ({"vectors": [0]}, "vectors must be whole numbers from 1 on, or all, got 0"),
         ({"vectors": "all"}, r"vectors must be a list, such as \[1, 4, 'all'\], got 'all'"),
-        ({"treatments": ["none such"]}, "none such"),
     ],
     TuneOptions: [
-        ({"candidates": []}, "name at least one treatment"),
         ({"candidates": "tiles-64"}, "candidates must be a list"),
         ({"candidates": ["fair", "plain"]}, "'plain' is what candidates are compared with: omit"),
         ({"candidates": [Treatment("plain", PRESETS["fair"])]}, "'plain' is what candidates are"),
@@ -86,8 +75,10 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
         ),
         ({"candidates": ["chunk-mean"]}, "cannot be written to calibration.json: compare it with"),
         ({"candidates": ["tiles-64+tiles=segments"]}, "cannot be written to calibration.json"),
-        ({"guards": "passages"}, "passages is named twice: guards need documents of their own"),
-        ({"guards": ["beir:a", "beir:a"]}, "beir:a is named twice"),
+        (
+            {"guards": ["beir:a", "beir:a"]},
+            "beir:a is named twice: guards need docum",
+        ),
     ],
 }
 

@@ -197,20 +197,12 @@ def narrow(model: SentenceTransformer, window: int = WINDOW) -> SentenceTransfor
     return copied
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "side"), [("bert", "cls", "right"), ("qwen3", "lasttoken", "left")]
-)
 def test_every_row_by_hand(
-    make_tiny: Make,
-    graded: Collection,
-    evaluate: Evaluate,
-    architecture: str,
-    pooling: str,
-    side: str,
+    representative: SentenceTransformer, graded: Collection, evaluate: Evaluate
 ) -> None:
     """Two treatments on each side, of a model that cuts half of the documents: whole documents, one
     vector per chunk, keywords, and both rankings fused."""
-    plain = narrow(make_tiny(architecture, pooling, padding_side=side))
+    plain = narrow(representative)
     fair = fairspan.calibrate(plain, basket_size=8)
     sides = {"plain": (plain, plain), B8: (fair, fair), f"{B8}+sides=document": (plain, fair)}
     log = evaluate(plain, treatments=[*sides])

@@ -54,15 +54,8 @@ def inspect(model: Any, document: Any, *treatments: str, **options: Any) -> Any:
 # Numbers
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "side"),
-    [("bert", "mean", "right"), ("roberta", "cls", "right"), ("qwen3", "lasttoken", "left")],
-)
-def test_representation_is_what_encode_gives_by_hand(
-    make_tiny: Make, architecture: str, pooling: str, side: str
-) -> None:
-    model = make_tiny(architecture, pooling, padding_side=side)
-    parts = texts(30, 18, 41)
+def test_representation_is_what_encode_gives_by_hand(representative: SentenceTransformer) -> None:
+    model, parts = representative, texts(30, 18, 41)
     inspected = inspect(model, parts, "plain", PAPER)
     models = [model, fairspan.calibrate(model, basket_size=16)]
     for reading, by in zip(inspected.readings, models, strict=True):
