@@ -278,28 +278,13 @@ def test_any_object_with_encode(
     assert log.header.token_unit == "characters"
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.0, "is all zero"),
-        (np.nan, "holds NaN or infinity"),
-        (1.0, "gives different texts the same vector"),
-    ],
-    ids=["zero", "nan", "constant"],
-)
-def test_vectors_that_say_nothing_are_called_that(
-    measured: Audit, value: float, words: str
-) -> None:
-    """And not taken for those of a model that does not read to the end, which they resemble."""
-
-    class Same(Letters):
-        def encode(self, sentences: list[str], /) -> Any:
-            return np.full((len(sentences), 4), value)
-
+def test_a_vector_that_says_nothing_is_called_that(measured: Audit) -> None:
+    """And not taken for that of a model that does not read to the end, which it resembles."""
+    model = Letters(lambda rows: np.ones((len(rows), 4)))
     parts = ["One text of some length.", "And another one, also."]
     for measure in (measured, lambda model: fairspan.inspect(model, parts, treatments=["plain"])):
-        with pytest.raises(FairspanError, match=words) as error:
-            measure(Same())
+        with pytest.raises(FairspanError, match="gives different texts the same vector") as error:
+            measure(model)
         assert "to the end" not in str(error.value)
 
 

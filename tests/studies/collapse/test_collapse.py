@@ -331,20 +331,6 @@ def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
 # Models and treatments
 
 
-def test_baskets_and_one_sided_treatments(make_tiny: Make, study: Study, corpus: str) -> None:
-    """Texts are documents: a treatment of queries leaves them as they are."""
-    model = make_tiny("bert", "cls")
-    both, query = names = ["paper+basket_size=4", "paper+basket_size=4+sides=query"]
-    log = study(model, treatments=[PLAIN, *names])
-    fair = fairspan.calibrate(model, basket_size=4)
-    texts = prepared(model, corpus=corpus, lengths=[10, 20], documents=5).cuts.at(20)
-    by_hand = pairs_mean([fair.encode_document(text.text) for text in texts])
-    values = {name: geometry(log)[name, "cosine", 20]["estimate"] for name in (PLAIN, *names)}
-    assert values[both] == pytest.approx(by_hand, abs=10 * BY_PADDING)
-    assert abs(by_hand - values[PLAIN]) > 1e-4, "the premise"
-    assert values[query] == pytest.approx(values[PLAIN], abs=BY_PADDING)
-
-
 @pytest.mark.parametrize("reason", ["no direction", "exported"])
 def test_a_model_without_a_direction_is_noted(
     make_tiny: Make, study: Study, monkeypatch: pytest.MonkeyPatch, reason: str
