@@ -139,6 +139,13 @@ def test_what_loses_on_a_guard_makes_room_for_the_next(
         assert shown == {**dict.fromkeys(GAINS), **guards}
 
 
+def test_what_loses_on_a_guard_is_not_called_the_best() -> None:
+    log = tuning_log(found({"c0": 0.2, "c1": 0.0}), [found({"c0": -0.05})])
+    (said,) = log.verdicts["sentence"]
+    assert said.startswith("No treatment is shown to help. The best, c1 (")
+    assert "c0 loses on task 1" in said
+
+
 def test_a_loss_that_a_guard_does_not_rule_out_is_said() -> None:
     log = tuning_log(found({"c0": 0.1}), [found({"c0": 0.0}, spread=0.2)])
     assert log.verdicts.select("treatment", "verdict").rows() == [("c0", "use")]
