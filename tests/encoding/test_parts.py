@@ -15,7 +15,6 @@ from fairspan.embedding.shards import shard_name
 from fairspan.embedding.worker import UnitWorker
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import Characters, ModelTokens
-from tests.builders.searches import write_beir
 from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
@@ -88,53 +87,6 @@ def test_segments_are_not_cut_into_parts(make_tiny: Make) -> None:
     for texts in ([page], "a text"):
         with pytest.raises(fairspan.DesignError, match="plain texts, which have no segments"):
             fairspan.encode_parts(make_tiny("bert", "mean"), texts, vectors=2)
-
-
-def collection(folder: Path) -> str:
-    """Three long documents and a short one; each query is about a late passage of one."""
-    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
-    queries = [
-        {"id": f"q{number}", "text": text[-60:], "document": f"d{number}"}
-        for number, text in enumerate(DOCUMENTS)
-    ]
-    return write_beir(folder / "collection", documents, queries)
-
-
-def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> None:
-    """Every number under every treatment, and what its index takes."""
-    log = fairspan.evaluate(
-        make_tiny("bert", "mean", max_position_embeddings=FITS),
-        collection(tmp_path),
-        treatments=["plain", "tiles-64"],
-        vectors=[1, 2, "all"],
-        store=tmp_path / "store",
-        out=tmp_path / "run",
-        progress=False,
-    )
-    rows = log.frame("vectors")
-    keys = ["treatment", "index"]
-    quality = log.frame("quality").filter(metric="ndcg@10").select(*keys, "estimate")
-    same = rows.select(keys).join(quality, keys, maintain_order="left")
-    assert rows.select(*keys, "estimate").rows() == same.rows()
-    rows = rows.sort("treatment", "vectors")
-    assert rows.select("treatment", "index").rows() == [
-        (treatment, index)
-        for treatment in ("plain", "tiles-64")
-        for index in ("whole", "parts-2", "parts-all")
-    ]
-    # 900, 300 and 126 tokens need 8, 3 and 1 readings of 126 tokens.
-    assert rows["vectors_per_document"].to_list() == [1.0, 6 / 4, 13 / 4] * 2
-    width = 4 * 32
-    expected = [10_000 * per_document * width / 1e6 for per_document in (1, 1.5, 3.25)]
-    np.testing.assert_allclose(rows["mb_float32"][:3], expected)
-    np.testing.assert_allclose(rows["mb_int8"][:3], np.array(expected) / 4)
-    chart = log.view.chart("vectors")
-    assert (chart.x, chart.scale, chart.names) == (
-        "vectors_per_document",
-        "log",
-        ["plain", "tiles-64"],
-    )
-    assert chart.frame["asked"].unique(maintain_order=True).to_list() == ["1", "2", "one per chunk"]
 
 
 def records(texts: list[str]) -> list[dict[str, str]]:

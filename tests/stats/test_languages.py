@@ -1,6 +1,4 @@
-"""Languages in mixed documents against statsmodels, and how often verdicts on simulated ones are
-wrong.
-"""
+"""Languages in mixed documents against statsmodels."""
 
 from typing import Any
 
@@ -96,6 +94,7 @@ def test_it_is_statsmodels_contrast(n: int, inference: str) -> None:
         return row
 
     ours = found.differences()
+    assert set(ours.degrees_of_freedom) == {11 if inference == "jackknife" else np.inf}
     for place, pair in enumerate(found.pairs):
         row = weights(pair)
         estimate = row @ theirs.params
@@ -167,42 +166,3 @@ def test_one_order_is_not_compared() -> None:
     rows = mixed_rows(default_rng(4), plans)
     found = effects_of(rows, plans)
     assert found.pairs == (("en", "de"),)
-
-
-RUNS = 60
-
-
-def test_verdicts_are_rarely_wrong_at_the_margin() -> None:
-    """English is exactly ±.02 from both others: any pair is called biased, or all of them fair, in
-    at most 5 %.
-
-    Up to three standard errors of √(.05 · .95/60) = .028. The interval of the first pair holds the
-    truth in 95 %.
-    """
-    rng = default_rng(5)
-    wrong = {"biased": 0, "fair": 0}
-    covered = 0
-    for _ in range(RUNS):
-        rows = mixed_rows(rng, ALL, favour={"en": 0.02}, sets=12, noise=0.01)
-        effects = effects_of(rows, ALL)
-        [found] = language_verdicts([effects])
-        if found.kind in wrong:
-            wrong[found.kind] += 1
-        ends = effects.differences()
-        covered += bool(ends.low[0] <= 0.02 <= ends.high[0])
-    slack = 3 * np.sqrt(0.05 * 0.95 / RUNS)
-    assert all(count / RUNS <= 0.05 + slack for count in wrong.values())
-    assert covered / RUNS == pytest.approx(0.95, abs=slack)
-
-
-def test_sizes_are_corrected_together() -> None:
-    """Alone, a pair is just significant; among twelve pairs it is not."""
-    for seed in range(200):
-        rows = mixed_rows(default_rng(seed), favour={"en": 0.032})
-        alone = effects_of(rows)
-        ends = alone.differences()
-        if 0.0205 < ends.low[0] < 0.0225:
-            break
-    assert language_verdicts([alone])[0].kind == "biased"
-    quiet = [effects_of(mixed_rows(default_rng(1000 + place))) for place in range(11)]
-    assert language_verdicts([alone, *quiet])[0].kind == "inconclusive"
