@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +21,9 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import DESIGNS, Design
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
-from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
+from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.design.sets import draw_sets, orders
 from fairspan.errors import DesignError
-from fairspan.studies.collapse.options import CollapseOptions
 from tests.builders.saying import said_by
 
 SIZES = st.integers(2, 12)
@@ -406,21 +404,3 @@ def test_long_segments_are_cut_and_not_dropped() -> None:
     means = f"segments have 83 tokens on average in the corpus and {mean:.0f} in documents"
     assert made.notes[-1] == means
     assert build(corpus, design, counter=Words(window=2000)) == free, "where all fit, it is free"
-
-
-def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) -> None:
-    """Translations of what is read are no loss; texts in another language only are."""
-    rows = [("a", "de"), ("a", "en"), ("b", "en"), ("c", "de"), ("d", "it")]
-    lines = [
-        json.dumps({"id": id, "language": language, "text": f"{id} {language}"})
-        for id, language in rows
-    ]
-    (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    file = str(tmp_path / "mixed.jsonl")
-    left = "not read: texts in de, it; name a language to use it"
-    for languages, notes in ((None, [left]), (["en"], [])):
-        plans, corpus = choose_plans(file, languages, (), partial=True)
-        assert [str(plan) for plan in plans] == ["en"]
-        options = CollapseOptions(model="m", corpus=file, language="en" if languages else None)
-        for read in (corpus, options.spoken_corpus[0]):
-            assert (len(read), list(read.notes)) == (2, notes)

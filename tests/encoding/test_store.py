@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,37 +157,6 @@ def test_two_processes_write_at_once(
         assert by_one or number >= 200
         assert by_other or number < 400
     assert_holds(path, *range(600, 608))
-
-
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing_that_it_had_put(
-    path: Path, writer: Callable[..., subprocess.Popen[str]]
-) -> None:
-    """SIGKILL at five moments of a stream of puts: every put that returned is there whole."""
-    rng = random.Random(5)
-    begin = 0
-    for _ in range(5):
-        process = writer(begin, begin + 100_000)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.15))
-        process.send_signal(signal.SIGKILL)
-        # communicate() would pass over what readline() had already taken from the pipe.
-        told = process.stdout.read()
-        assert process.wait(timeout=60) == -signal.SIGKILL
-        # The last line may be cut off in the middle.
-        returned = [begin, *(int(line) for line in told.split("\n")[:-1])]
-        last = returned[-1]
-        assert_holds(path, *range(begin, last + 2))
-        with Store(path) as store:
-            later = store.missing(key(number) for number in range(last + 2, last + 20))
-        # One more put may have been committed without having been told; a pair is there whole or
-        # not at all.
-        assert later in (
-            {key(number) for number in range(last + 2, last + 20)},
-            {key(number) for number in range(last + 4, last + 20)},
-        )
-        begin = last + 100
 
 
 def test_a_full_disk_keeps_what_was_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ WRONG_SEGMENTS = (3, [[0, 4, 5]], [[0, 4.0]], [[0, 4], [3, 7]], [[5, 5]], [[4, 8
         (
             "corpus",
             {"_id": "x", "text": "x"},
-            ": the id 'x' was already used at corpus.jsonl, line 1.",
+            ": the id 'x' was already used at corpus.jsonl, line",
         ),
         ("corpus", {"id": "y", "text": "x"}, ": there is no field '_id'. Fields there: id, text."),
         ("corpus", {"_id": "y", "text": None}, ": 'text' must be text, got null."),
@@ -243,17 +243,17 @@ def test_evidence_by_characters_segment_and_fifth(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hill", "metadata", "evidence"),
     [
-        ("It is high.", {"start": 0}, Evidence("hill", 5, 6)),
-        ("It is high.", {"start": 0, "document": "sea"}, Evidence("sea", 0, 1)),
-        ("  It is high.", {"start": 8, "answer": "high"}, Evidence("hill", 11, 15)),
+        ({"title": "Hill", "text": "It is high."}, {"start": 6}, Evidence("hill", 11, 12)),
+        ({"text": "  It is high."}, {"start": 8, "answer": "high"}, Evidence("hill", 6, 10)),
+        ({"text": "It is high."}, {"start": 0, "document": "sea"}, Evidence("sea", 0, 1)),
     ],
 )
 def test_of_several_documents_the_best_has_the_evidence(
-    tmp_path: Path, hill: str, metadata: Row, evidence: Evidence
+    tmp_path: Path, hill: Row, metadata: Row, evidence: Evidence
 ) -> None:
     """Unless another one is named. Characters are those of the text before its title is added and
     its white space removed."""
-    corpus = [PLACED[0], {"_id": "hill", "title": "Hill", "text": hill}]
+    corpus = [PLACED[0], {"_id": "hill", **hill}]
     queries = [{"_id": "q", "text": "x", "metadata": metadata}]
     folder = beir_folder(tmp_path, "q\tsea\t1\nq\thill\t2\n", corpus, queries)
     assert read_beir(folder).evidence == {"q": evidence}

@@ -71,53 +71,6 @@ def test_later_positions_that_differ_are_not_fair() -> None:
     assert set(kinds((0.0, 0.0, 0.0, 0.0))) == {"fair"}
 
 
-def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> PositionEffects:
-    """A new run of so many sets, from the population that the estimates describe."""
-    n = effects.n
-    changes = effects.fit.ways[0].coefficients - effects.means.estimate
-    root = np.linalg.cholesky((effects.fit.sets - 1) * changes.T @ changes)
-    values = effects.means.estimate + rng.normal(size=(sets, n)) @ root.T
-    positions = np.tile(np.arange(1, n + 1), sets)
-    return position_effects(values.ravel(), positions, np.repeat(np.arange(sets), n))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("effects", "noise", "sets", "kind", "most"),
-    [
-        ((0.0, -0.005, 0.0, 0.004), 0.03, 20, "fair", 0.92),
-        ((0.0, -0.005, -0.03, -0.04), 0.05, 20, "biased", 0.92),
-        ((0.0, 0.05), 0.05, 7, "biased", 0.86),
-        ((0.0, 0.0), 0.03, 20, "fair", 0.86),
-        ((0.0, 0.008), 0.05, 20, "fair", 0.86),
-    ],
-)
-def test_as_many_sets_as_asked_for_decide(
-    effects: tuple[float, ...], noise: float, sets: int, kind: str, most: float
-) -> None:
-    """80 % of 1,000 runs, up to four standard errors of 0.013.
-
-    Rounding up to two digits adds up to .02. Of several pairs of positions, chances to miss add up
-    to 20 % as if no two were missed together, and only the clearest bias counts: then it is more.
-    """
-    pilot = simulated(effects, noise, sets, seed=2)
-    found = verdict(pilot)
-    assert found.kind == "inconclusive"
-    assert found.sets_needed is not None
-    rng = default_rng(9)
-    kinds = [verdict(like(pilot, found.sets_needed, rng)).kind for _ in range(1000)]
-    print(f"\n{effects}, {sets} sets: {found.sets_needed} decide {kinds.count(kind) / 1000:.3f}")
-    assert 0.8 - 0.052 <= kinds.count(kind) / 1000 <= most
-
-
-def test_no_number_near_the_margin() -> None:
-    effects = simulated((0.0, 0.01, 0.02), noise=0.05)
-    found = verdict(effects, margin=abs(float(effects.coefficients.estimate[2])) + 1e-6)
-    assert found.kind == "inconclusive"
-    assert found.sets_needed is None
-    assert "too close to the margin" in found.sentence()
-
-
 # --- several families
 
 
