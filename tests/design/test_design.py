@@ -369,21 +369,14 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
     assert said.startswith("documents of 4 segments do not fit into the model's 45 tokens: ")
     # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
     assert "use opening=9, use fewer segments per document or a model with a longer window." in said
+    long, window = even_corpus(30, length=100), Words(window=405)
+    assert cut_to(build(long, Design(), counter=window)) == 99
+    assert cut_to(build(long, Design(), counter=Words(window=406))) is None
+    for strict in (Design(min_tokens=100), Design(opening=100)):
+        assert "opening=99" in refused(build, long, strict, counter=window)
     assert build(even_corpus(30, length=10), Design(opening=9), counter=Words(window=45)).documents
     assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
     assert "opening" not in refused(build, even_corpus(30), Design(), counter=Words(window=9))
-
-
-@pytest.mark.parametrize(("window", "limit"), [(None, None), (406, None), (405, 99), (70, 16)])
-def test_equal_segments_are_cut_to_equal_parts(window: int | None, limit: int | None) -> None:
-    """(window − 2 − 4) // 4 for four segments of 100, unless more was asked for."""
-    corpus = even_corpus(30, length=100)
-    assert cut_to(build(corpus, Design(), counter=Words(window))) == limit
-    for strict in (Design(min_tokens=100), Design(opening=100)):
-        if limit is None:
-            assert build(corpus, strict, counter=Words(window)).documents
-        else:
-            assert f"opening={limit}" in refused(build, corpus, strict, counter=Words(window))
 
 
 def test_long_segments_are_cut_and_not_dropped() -> None:

@@ -325,39 +325,23 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     assert again.summary | SECONDS == done | SECONDS
     said = "another only_longer_than_window: false there, and true now"
     assert said in said_by(embed, short, given, tmp_path / "every", **long)
-    milder = Calibration(strength=0, temperature=0.5)
-    told = said_by(embed, short, given, tmp_path / "every", calibration=milder)
-    assert " there, and plain+temperature=0.5 now. Repeat" in told
-    baskets = Calibration(tile_size="window")
-    queries = LEAVES.but(sides="query")
-    level = Calibration(strength=0, level=True)
-    said = r"needs short_texts=leave, as in fair\+short_texts=leave: other calibrations also"
-    for calibration in (None, "plain", "fair", "tiles-64", baskets, queries, level):
-        with pytest.raises(DesignError, match=said):
-            embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
     with pytest.raises(DesignError, match="texts of up to 24 tokens are read as by the plain"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 
-def test_the_others_of_an_index_are_made_level_without_reading_them(
-    model: Model, tmp_path: Path
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        *(None, "plain", "fair", "tiles-64", LEAVES.but(sides="query")),
+        *(Calibration(tile_size="window"), Calibration(strength=0, level=True)),
+    ],
+)
+def test_what_changes_texts_that_fit_keeps_no_index(
+    model: Model, tmp_path: Path, calibration: Any
 ) -> None:
-    """With `fit_level` on plain vectors of texts that the model is level with."""
-    short = copy_sharing_weights(model)
-    short.max_seq_length = 24
-    sample = [words(12 + number % 17, 100 + number) for number in range(40)]
-    common = fairspan.fit_level(short.encode_document(sample))
-    fair = fairspan.calibrate(short, "fair+short_texts=leave", level=common)
-    given = write(tmp_path / "a.jsonl")
-    how = {"calibration": None, "only_longer_than_window": True}
-    found = embed(fair, given, tmp_path / "longer", **how).scan().collect()
-    assert found["id"].to_list() == [id for id, text in TEXTS.items() if len(text.split()) > 22]
-    plain = embed(short, given, tmp_path / "plain").scan().collect()
-    vectors = common.level(plain["vector"].to_numpy())
-    index = plain.with_columns(vector=pl.Series(vectors, dtype=plain["vector"].dtype))
-    index = index.update(found, on="id", how="left")
-    every = fair.encode_document(list(TEXTS.values()))
-    np.testing.assert_allclose(index["vector"].to_numpy(), every, **ROUNDING)
+    said = r"needs short_texts=leave, as in fair\+short_texts=leave: other calibrations also"
+    with pytest.raises(DesignError, match=said):
+        embed(model, ROWS, tmp_path, calibration=calibration, only_longer_than_window=True)
 
 
 def test_the_default_is_fair_and_a_calibrated_model_stays_as_it_is(

@@ -66,7 +66,7 @@ def test_vectors_are_those_of_the_model(
 def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
     model = make_tiny("bert", "cls")
     plain = PRESETS["plain"]
-    calibrations = (plain, PAPER, PAPER.but(sides="document"), BY_SIDE, PRESETS["tempscale"])
+    calibrations = (plain, PAPER, PAPER.but(sides="document"), BY_SIDE)
     made = [
         encoder(model, calibration, side, prompt=prompt)
         for calibration, side, prompt in product(calibrations, ("query", "document"), ("", "w1 "))
@@ -84,7 +84,7 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
         if np.abs(found[one] - found[other]).max() > 1e-4
     ]
     assert all(keys[one] != keys[other] for one, other in apart)
-    assert len(apart) > 100
+    assert len(apart) > 60
     assert {len(made) - 1} < set(chain(*apart)), "a text that is cut has another vector"
 
 
@@ -107,14 +107,12 @@ def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
     assert all(read.key(spans) != read.key(other) for other in others)
 
 
-@pytest.mark.parametrize("prompt", ["", "w7 w8 "])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize(("pooling", "prompt"), [("cls", ""), ("mean", "w7 w8 ")])
 def test_segments_as_tiles(make_tiny: Make, pooling: str, prompt: str) -> None:
     """What `encode_segments` gives for the same segments; a text without borders is one segment."""
     model = make_tiny("bert", pooling)
-    calibration = Calibration(strength=0, tile_size=8)
-    fair = fairspan.calibrate(model, calibration)
-    made = encoder(model, calibration, "document", by_segments=True, prompt=prompt)
+    fair = fairspan.calibrate(model, TILES)
+    made = encoder(model, TILES, "document", by_segments=True, prompt=prompt)
     pages = [[words(3, 1), words(20, 2), words(6, 3)], [words(9, 4), words(2, 5)], [words(12, 6)]]
     texts = []
     for parts in pages:
@@ -125,7 +123,7 @@ def test_segments_as_tiles(make_tiny: Make, pooling: str, prompt: str) -> None:
     by_hand = np.stack([fairspan.encode_segments(fair, [parts], **given)[0] for parts in pages])
     found = np.stack(made.vectors(texts))
     assert np.abs(found - by_hand).max() < BY_PADDING
-    runs = np.stack(encoder(model, calibration, "document", prompt=prompt).vectors(texts))
+    runs = np.stack(encoder(model, TILES, "document", prompt=prompt).vectors(texts))
     assert np.abs(found - runs)[:2].max() > 1e-3, "tiles of eight tokens are others"
     spanned = made.with_spans([replace(text, spans=((0, 5),)) for text in texts])
     assert np.abs(np.stack([vector for vector, _ in spanned]) - by_hand).max() < BY_PADDING

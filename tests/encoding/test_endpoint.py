@@ -156,20 +156,6 @@ def test_nobody_there(waits: list[float]) -> None:
     assert len(waits) == 3
 
 
-def test_a_proxy_of_the_environment_is_used(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The proxy here is the server itself, which gets the whole address."""
-    for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
-    proxied = Endpoint("http://nowhere.invalid/v1", "words")
-    assert_embeds(proxied)
-    monkeypatch.setenv("no_proxy", "nowhere.invalid")
-    direct = Endpoint("http://nowhere.invalid/v1", "words")
-    assert "http://nowhere.invalid/v1 does not answer (" in refusal(direct)
-
-
 # What is refused, without trying again.
 
 HTML = b"<html><body>Please log in</body></html>"

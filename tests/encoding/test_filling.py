@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,17 +179,10 @@ def test_batches_are_halved_until_they_fit(
     assert encoder.encoded == [text.text for text in texts]
     assert_stored(store, encoder, texts)
     assert sum(told) == sum(text.length for text in texts)
-
-
-def test_one_text_that_does_not_fit(store: Store) -> None:
-    def not_the_long_one(batch: Sequence[Text]) -> None:
-        if any(text.length > 50 for text in batch):
-            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB.")
-
-    texts = texts_of(60, 10, 10)
-    assert "one text of 60 tokens does not fit into memory" in said_by(
-        run_fill, Known(not_the_long_one), texts, store, budget=1000
-    )
+    (long,) = texts_of(60)
+    encoder.check = lambda batch: at_most_three([*batch] * 4)
+    said = said_by(run_fill, encoder, [long], store)
+    assert "one text of 60 tokens does not fit into memory" in said
 
 
 @pytest.mark.parametrize(
@@ -236,7 +230,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
 
 
 def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_rounding(
-    make_tiny: Make, tmp_path: Path
+    make_tiny: Make,
 ) -> None:
     """Batches of six texts: stopped between two of them, and begun by a run that has every third.
 
@@ -244,33 +238,27 @@ def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_ro
     """
     encoder = encoder_of(make_tiny("bert", "mean"), "paper")
     texts = [Text(words(20 + number, number), 22 + number) for number in range(24)]
-    budget, found = 6 * 46, []
     keys = [encoder.key(text) for text in texts]
+    begun: list[int] = []
 
-    def vectors(name: str, *runs: Sequence[Text], stop: int | None = None) -> np.ndarray:
-        passes = [0]
+    def stop(tokens: int, stored: bool) -> None:
+        if not stored:
+            raise KeyboardInterrupt
 
-        def count(tokens: int, stored: bool) -> None:
-            passes[0] += not stored
-            if not stored and passes[0] == stop:
-                raise KeyboardInterrupt
-
-        with Store(tmp_path / name) as store:
-            for own in runs:
-                try:
-                    fill(encoder, own, store, budget=budget, tally=Tally(), progress=count)
-                except KeyboardInterrupt:
-                    found.append(len(store.get(keys)))
+    def vectors(first: Sequence[Text], **options: Any) -> np.ndarray:
+        with Store(":memory:") as store:
+            with suppress(KeyboardInterrupt):
+                run_fill(encoder, first, store, 6 * 46, **options)
+            begun.append(len(store.get(keys)))
+            run_fill(encoder, texts, store, 6 * 46)
             stored = store.get(keys)
         return np.stack([stored[key] for key in keys])
 
-    whole = vectors("whole", texts)
-    resumed = vectors("resumed", texts, texts, stop=2)
-    assert 0 < found[0] < len(texts), "the premise: it was stopped in the middle"
-    assert resumed.tobytes() == whole.tobytes()
-    shared = vectors("shared", texts[::3], texts)
+    whole = vectors(texts)
+    assert vectors(texts, progress=stop).tobytes() == whole.tobytes()
     longest = np.linalg.norm(whole, axis=1).max()
-    assert np.linalg.norm(shared - whole, axis=1).max() <= 1e-5 * longest
+    assert np.linalg.norm(vectors(texts[::3]) - whole, axis=1).max() <= 1e-5 * longest
+    assert begun == [24, 6, 8], "the premise"
 
 
 class Noisy:

@@ -94,10 +94,8 @@ def test_scores_are_those_of_mteb_itself(
 
 def test_one_subset_is_read(search: Callable[..., Any], named: Callable[[Any], None]) -> None:
     named(search({"de": "deu-Latn", "fr": "fra-Latn"}))
-    with pytest.raises(
-        CorpusError, match=r"^TinySearch has 2 subsets \(de, fr, …\): choose a language"
-    ):
-        read_mteb("TinySearch")
+    said = said_by(read_mteb, "TinySearch", kind=CorpusError)
+    assert said.startswith("TinySearch has 2 subsets (de, fr, …): choose a language")
     named(search({"de": "deu-Latn"}))
     assert len(read_mteb("TinySearch").queries) == 5
 
@@ -108,17 +106,9 @@ def test_one_subset_is_read(search: Callable[..., Any], named: Callable[[Any], N
         ("NFCorpu", None, "mteb has no task 'NFCorpu': did you mean 'NFCorpus'?"),
         ("no such task!", None, "mteb has no task 'no such task!': mteb.get_tasks() lists them."),
         ("NFCorpus", "deu", "NFCorpus cannot be limited to the language deu: No subsets"),
-        (
-            "CQADupstackRetrieval",
-            None,
-            "CQADupstackRetrieval is an aggregate on text, and evaluate",
-        ),
+        ("CQADupstackRetrieval", None, "CQADupstackRetrieval is an aggregate on text, and"),
         ("CIFAR10", None, "CIFAR10 is ImageClassification on image, and evaluate"),
-        (
-            "STS22",
-            None,
-            "STS22 is STS on text, and evaluate takes one search of texts: score it by",
-        ),
+        ("STS22", None, "STS22 is STS on text, and evaluate takes one search of texts: score it"),
         ("AskUbuntuDupQuestions", None, "AskUbuntuDupQuestions is Reranking on text"),
     ],
 )
@@ -158,10 +148,8 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError("No module named 'rich'", name="rich")
 
     monkeypatch.setattr(mteb_reading, "import_module", half_installed)
-    with pytest.raises(
-        MissingExtra, match=r"needs rich, which mteb imports: pip install 'fairspan\[mteb\]'"
-    ):
-        find_task("NFCorpus")
+    said = "needs rich, which mteb imports: pip install 'fairspan[mteb]'"
+    assert said in said_by(find_task, "NFCorpus", kind=MissingExtra)
 
 
 WITHOUT = """
