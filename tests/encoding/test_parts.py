@@ -36,20 +36,17 @@ def test_parts_are_equally_long_and_lose_nothing(make_tiny: Make, rule: PartRule
         assert len(parts) == (needed if rule.tokens else min(rule.vectors or 0, needed))
 
 
-def test_a_character_of_several_tokens_is_in_one_part(make_tiny: Make) -> None:
+def test_characters_of_several_tokens_and_texts_without_any(make_tiny: Make) -> None:
     """A byte-level tokenizer makes three tokens of each of these characters."""
     counter = ModelTokens(make_tiny("roberta", "mean"))
     text = "漢字" * 100
     (spans,) = part_spans([text], counter, PartRule(tokens=16), FITS)
     assert "".join(text[slice(*span)] for span in spans) == text
+    assert part_spans(["", "   "], Characters(), PartRule(vectors=2), 4) == [[(0, 0)], [(0, 3)]]
+    assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
     # Fewer characters than parts that are asked for.
     (few,) = part_spans([text[:2]], counter, PartRule(vectors=6), 3)
     assert [text[slice(*span)] for span in few] in ([text[:2]], [text[:1], text[1:2]])
-
-
-def test_texts_without_tokens() -> None:
-    assert part_spans(["", "   "], Characters(), PartRule(vectors=2), 4) == [[(0, 0)], [(0, 3)]]
-    assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
 
 
 @pytest.mark.parametrize("preset", ["tiles-128+short_texts=leave", "tiles-64", "plain"])
@@ -89,24 +86,18 @@ def test_segments_are_not_cut_into_parts(make_tiny: Make) -> None:
             fairspan.encode_parts(make_tiny("bert", "mean"), texts, vectors=2)
 
 
-def records(texts: list[str]) -> list[dict[str, str]]:
-    return [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
-
-
 @pytest.mark.parametrize("options", [{"vectors": 3}, {"tokens_per_vector": 100}])
 def test_embed_writes_a_row_for_every_part(
-    make_tiny: Make, tmp_path: Path, options: dict[str, int]
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, int]
 ) -> None:
-    model = fairspan.calibrate(
-        make_tiny("bert", "mean", max_position_embeddings=FITS), "tiles-128+short_texts=leave"
-    )
-    how = {"rows_per_shard": 2, "progress": False, **options}
-    result = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
+    tiny = make_tiny("bert", "mean", max_position_embeddings=FITS)
+    model = fairspan.calibrate(tiny, "tiles-128+short_texts=leave")
+    how: dict[str, Any] = {"rows_per_shard": 2, "progress": False, **options}
+    records = [{"id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
+    result = fairspan.embed(model, records, tmp_path / "out", **how)
     rows = result.scan().collect()
     assert rows.columns == ["id", "part", "start", "end", "vector", "tokens", "truncated"]
-    rule = {
-        "tokens" if name == "tokens_per_vector" else name: value for name, value in options.items()
-    }
+    rule = {name.removesuffix("_per_vector"): number for name, number in options.items()}
     parts = fairspan.encode_parts(model, DOCUMENTS, **rule)
     assert rows["id"].to_list() == [f"d{number}" for number in parts.document]
     assert rows.select("start", "end").to_numpy().tolist() == parts.span.tolist()
@@ -116,30 +107,18 @@ def test_embed_writes_a_row_for_every_part(
     assert result.summary["rows"] == len(rows)
     # A lost shard is embedded again, with the same bits.
     (tmp_path / "out" / shard_name(1)).unlink()
-    again = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
+    again = fairspan.embed(model, records, tmp_path / "out", **how)
     assert again.scan().collect().equals(rows)
 
-
-def test_a_document_is_rejected_with_its_part(
-    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     computed = UnitWorker._vectors
 
-    def one_bad(self: UnitWorker, texts: Any, amount: int) -> np.ndarray:
+    def second_is_bad(self: UnitWorker, texts: Any, amount: int) -> np.ndarray:
         vectors = computed(self, texts, amount)
         vectors[1] = np.nan
         return vectors
 
-    monkeypatch.setattr(UnitWorker, "_vectors", one_bad)
-    model = make_tiny("bert", "mean", max_position_embeddings=FITS)
-    result = fairspan.embed(
-        model,
-        records(DOCUMENTS),
-        tmp_path / "out",
-        vectors=4,
-        calibration="tiles-128+short_texts=leave",
-        progress=False,
-    )
+    monkeypatch.setattr(UnitWorker, "_vectors", second_is_bad)
+    result = fairspan.embed(model, records, tmp_path / "bad", **{**how, "rows_per_shard": 9})
     ids = result.scan().collect()["id"].unique(maintain_order=True).to_list()
-    assert ids == ["d1", "d2", "d3"]
+    assert ids == ["d1", "d2", "d3"], "a document is rejected with its part"
     assert result.summary["rejected"] == 1

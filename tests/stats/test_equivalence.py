@@ -120,26 +120,17 @@ def test_later_positions_against_the_second() -> None:
     [
         (
             ("biased", -0.09, -0.1, -0.08, None),
-            "position 2 is 0.09 less represented than position 1 [−0.10, −0.08]",
+            "is 0.09 less represented than position 1 [−0.10,",
         ),
-        (
-            ("biased", 0.031, 0.024, 0.038, None),
-            "0.031 more represented than position 1 [0.024, 0.038]",
-        ),
-        (
-            ("biased", 0.0203, 0.02004, 0.0205, None),
-            "0.02030 more represented than position 1 [0.02004,",
-        ),
+        (("biased", 0.031, 0.024, 0.038, None), "0.031 more represented than position 1 [0.024,"),
+        (("biased", 0.0203, 0.02004, 0.0205, None), "0.02030 more represented than position 1"),
         (("fair", 0.001, -0.002, 0.004, None), "within ±0.02"),
         (("inconclusive", 0.01, 0.0, 0.03, 95), "`--sets 95` would decide it"),
         (
             ("inconclusive", 0.01, np.nan, np.nan, None),
-            "too few sets for an interval of position 2",
+            "too few sets for an interval",
         ),
-        (
-            ("inconclusive", 0.02, 0.0, 0.03, None),
-            "position 2 against position 1 is too close to the margin of ±0.02: no realistic",
-        ),
+        (("inconclusive", 0.02, 0.0, 0.03, None), "position 2 against position 1 is too close to"),
     ],
 )
 def test_sentences(numbers: tuple[Any, ...], sentence: str) -> None:

@@ -44,22 +44,18 @@ def pairs_mean(vectors: Sequence[np.ndarray]) -> float:
 
 
 @given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_mean_cosine_is_that_of_all_pairs(count: int, dimensions: int, seed: int) -> None:
     vectors = cloud(count, dimensions, seed)
     assert cosines(vectors).mean() == pytest.approx(pairs_mean(vectors), abs=1e-12)
 
 
-def test_norms_do_not_matter() -> None:
+def test_vectors_of_any_length_and_equal_ones() -> None:
     """Of any vector that float32 holds."""
     vectors = cloud(7)
     huge = vectors * np.array([1e-30, 1e30, 1, 1e-20, 3, 1e25, 1e-25])[:, None]
     assert cosines(huge).mean() == pytest.approx(cosines(vectors).mean(), rel=1e-9)
-
-
-def test_identical_vectors() -> None:
-    same = np.tile(np.array([[0.3, -0.2, 0.7]], np.float32), (9, 1))
-    found = contrast(means_of(same), 1)
+    found = contrast(means_of(np.tile(np.float32([[0.3, -0.2, 0.7]]), (9, 1))), 1)
     assert [found.estimate, found.low, found.high] == pytest.approx([1.0] * 3, abs=1e-7)
 
 
