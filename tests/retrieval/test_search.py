@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +126,14 @@ def test_copies_of_a_vector_have_one_score_wherever_they_lie(
         vectors[copies] = query
         hits = search(query[None], vectors, 100)
         assert hits[0].tolist() == copies.tolist()
+
+
+def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    queries, vectors = normal(rng, 4, 7), normal(rng, 80, 7)
+    vectors.tofile(tmp_path / "vectors")
+    on_disk = np.memmap(tmp_path / "vectors", np.float32, "r", shape=vectors.shape)
+    assert_found(search(queries, on_disk, 5), all_scores(queries, vectors), 5)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
