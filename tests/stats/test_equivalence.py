@@ -79,8 +79,11 @@ def test_families_together_are_corrected_by_holm() -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     families = [simulated((0.0, -0.005, -0.03), 0.02, seed=seed) for seed in range(6)]
     raw = np.concatenate([p_values(one)[1] for one in families])
-    wanted, adjusted, *_ = multitest.multipletests(raw, method="holm")
-    np.testing.assert_allclose(holm(raw), adjusted, rtol=1e-12)
+    for values in (raw, [0.5, 0.011, 0.01, 0.0111]):
+        _, adjusted, *_ = multitest.multipletests(values, method="holm")
+        np.testing.assert_allclose(holm(values), adjusted, rtol=1e-12)
+    np.testing.assert_array_equal(holm([0.5, np.nan, 0.01]), [0.5, np.nan, 0.02])
+    wanted = holm(raw) < 0.05
     found = [one.kind == "biased" for one in decide([one.compared() for one in families])]
     assert found == wanted.reshape(6, 3).any(axis=1).tolist()
     assert len(set(found)) == 2
@@ -92,10 +95,13 @@ def test_more_comparisons_need_more_sets() -> None:
     """A family that points to bias has a higher hurdle among many; one that points to fairness has
     not.
     """
-    biased = simulated((0.0, -0.03, -0.04), noise=0.06).compared().differences
+    family = simulated((0.0, -0.03, -0.04), noise=0.06).compared()
+    biased = family.differences
     fair = simulated((0.0, 0.001, -0.001), noise=0.06).compared().differences
     needs = [clusters_to_judge(biased, 0.02, 30, comparisons=count) or 0 for count in (2, 20, 200)]
     assert needs == sorted(set(needs))
+    of_six = clusters_to_judge(biased, 0.02, 30, comparisons=6)
+    assert [found.sets_needed for found in decide([family, family])] == [of_six] * 2
     wanted = clusters_to_judge(fair, 0.02, 30, comparisons=2)
     assert clusters_to_judge(fair, 0.02, 30, comparisons=200) == wanted
 
