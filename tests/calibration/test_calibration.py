@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fairspan import Calibration, DesignError, PerSide
-from fairspan.calibration.calibration import PRESETS, as_calibration
+from fairspan.calibration.calibration import PRESETS
+from fairspan.calibration.spelling import as_calibration
 
 
 def test_presets_are_the_published_variants() -> None:
@@ -116,11 +117,11 @@ def test_fields_alone_change_fair_unless_they_are_about_baskets() -> None:
     alone = as_calibration("tiles-64")
     no_tiles = as_calibration("tiles-64", tile_size=None, pooling="model")
     assert no_tiles == Calibration.preset("tempscale")
-    assert alone.acts_on("query")
-    assert alone.tiles_on("query")
+    assert alone.on("query").acts
+    assert alone.on("query").tile_size
     one_side = alone.but(sides="document")
-    assert not one_side.acts_on("query")
-    assert not one_side.tiles_on("query")
+    assert not one_side.on("query").acts
+    assert not one_side.on("query").tile_size
     assert one_side.on("query") == Calibration.preset("plain")
 
 
@@ -142,13 +143,12 @@ def test_tiles_of_a_size_are_a_preset() -> None:
 
 def test_fair_reads_every_document_in_tiles_and_makes_it_level() -> None:
     fair = PRESETS["fair"]
-    assert fair.tiles_on("document")
+    assert fair.on("document").tile_size
     assert fair.short_texts == "calibrate"
     assert fair.level
     assert not fair.reads_what_fits_plainly
     leaves = fair.but(short_texts="leave")
     assert leaves.reads_what_fits_plainly
-    assert not leaves.keeps_what_fits
 
 
 def test_the_presets_there_are() -> None:

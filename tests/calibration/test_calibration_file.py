@@ -10,12 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import Calibration, DesignError, PerSide
-from fairspan.calibration.calibration import (
-    CALIBRATION_FILE,
-    PRESETS,
-    as_calibration,
-    read_calibration,
-)
+from fairspan.calibration.calibration import CALIBRATION_FILE, PRESETS
+from fairspan.calibration.spelling import as_calibration, read_calibration
 from tests.builders.commands import Run
 from tests.builders.tiny import tiny_model, words
 

@@ -123,8 +123,8 @@ def test_sides(sides: str, documents: bool, segments: bool) -> None:
     plain, calibrated = PRESETS["plain"], Calibration(basket_size=64, layers="last")
     assert treatment.for_documents == (calibrated if documents else plain)
     assert treatment.for_segments == (calibrated if segments else plain)
-    assert treatment.calibration.acts_on("document") == documents
-    assert treatment.for_segments.acts_on("document") == segments
+    assert treatment.calibration.on("document").acts == documents
+    assert treatment.for_segments.on("document").acts == segments
 
 
 def test_each_side_has_its_own_temperature() -> None:
@@ -133,7 +133,7 @@ def test_each_side_has_its_own_temperature() -> None:
     treatment = as_treatment(calibration)
     assert treatment.for_documents == treatment.for_segments == calibration.but(temperature=0.8)
     assert treatment.for_queries == calibration.but(temperature=0.9)
-    assert not calibration.but(temperature=PerSide(document=0.8)).acts_on("query")
+    assert not calibration.but(temperature=PerSide(document=0.8)).on("query").acts
 
 
 CALIBRATIONS = st.builds(

@@ -66,7 +66,7 @@ def test_an_encoder_of_a_side(make_tiny: Make, calibration: Calibration, side: s
     plain = alone(model.encode, prompt=prompt)
     found = vectors(encoder(model, calibration, side, prompt=prompt))
     assert np.abs(found - by_hand).max() < BY_PADDING
-    changed = calibration.acts_on("query" if side == "query" else "document")
+    changed = calibration.on("query" if side == "query" else "document").acts
     assert (np.abs(found - plain).max() > 1e-3) == changed
 
 

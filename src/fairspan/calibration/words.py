@@ -2,14 +2,8 @@
 
 from dataclasses import asdict
 
-from fairspan.calibration.calibration import (
-    PRESETS,
-    WIDEST_WINDOW,
-    WINDOW,
-    Calibration,
-    Layers,
-    PerSide,
-)
+from fairspan.calibration.calibration import PRESETS, WIDEST_WINDOW, WINDOW, Calibration, Layers
+from fairspan.calibration.temperature import PerSide
 
 _SIDES = {"document": ", documents only", "query": ", queries only"}
 _LAYERS = {

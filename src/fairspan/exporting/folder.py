@@ -125,7 +125,9 @@ def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
     alike = calibration.on("query") == document
     poolings = [module for module in model.modules() if isinstance(module, Pooling)]
     # Tiles share the prompt, and pooling may skip it: then the graph has its length.
-    is_fixed = calibration.tiles_on(side) or any(not pool.include_prompt for pool in poolings)
+    is_fixed = calibration.on(side).tile_size is not None or any(
+        not pool.include_prompt for pool in poolings
+    )
     same_length = _prompt_length(model, side) == _prompt_length(model, other)
     return (side, other) if alike and (same_length or not is_fixed) else (side,)
 
