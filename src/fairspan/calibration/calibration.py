@@ -237,8 +237,8 @@ def _as_layers(value: Any) -> Layers:
     """A name, a number of last layers, or sorted numbers."""
     if value in _LAYER_NAMES or (type(value) is int and value > 0):
         return cast(Layers, value)
-    several = isinstance(value, list | tuple | set | frozenset) and value
-    if several and all(type(number) is int and number >= 0 for number in value):
+    are_numbers = isinstance(value, list | tuple) and all(type(number) is int for number in value)
+    if are_numbers and value and min(value) >= 0:
         return tuple(sorted(set(value)))
     names = ", ".join(map(repr, _LAYER_NAMES))
     forms = f"{names}, the number of last layers (1 or more), or a list of 0-based layer numbers"
