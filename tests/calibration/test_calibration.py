@@ -28,7 +28,9 @@ def test_fair_reads_every_document_in_tiles_and_makes_it_level() -> None:
     fair = PRESETS["fair"]
     assert (fair.sides, fair.tile_size, fair.level) == ("document", 64, True)
     assert not fair.reads_what_fits_plainly
-    assert fair.but(short_texts="leave").reads_what_fits_plainly
+    leaves = fair.but(short_texts="leave")
+    assert leaves.reads_what_fits_plainly
+    assert not leaves.but(strength=0.5).reads_what_fits_plainly
 
 
 @pytest.mark.parametrize(
