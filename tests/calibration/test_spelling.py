@@ -23,7 +23,8 @@ FAIR = PRESETS["fair"]
 
 def write(file: Path, calibration: Calibration = TILES) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(calibration.to_json(), encoding="utf-8")
+    # As editors on Windows do.
+    file.write_text(calibration.to_json(), encoding="utf-8-sig")
     return file
 
 
