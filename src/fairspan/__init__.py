@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fairspan.calibration.calibration import Calibration as Calibration
-from fairspan.calibration.calibration import PerSide as PerSide
+from fairspan.calibration.temperature import PerSide as PerSide
 from fairspan.errors import CorpusError, DesignError, FairspanError, MissingExtra, UnsupportedModel  # noqa: F401
 
 if TYPE_CHECKING:

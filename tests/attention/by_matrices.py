@@ -22,7 +22,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from fairspan.attention.interface import NAME, attention, mask
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
-from fairspan.calibration.calibration import Calibration, Side, temperature_of
+from fairspan.calibration.calibration import Calibration, Side
+from fairspan.calibration.temperature import temperature_of
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import EVENLY
 from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
@@ -165,7 +166,7 @@ def forward_by_matrices(
     inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
     side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
     features[EVENLY] = False
-    if not module.calibration.acts_on(side):
+    if not module.calibration.on(side).acts:
         features.update(Transformer.forward(module, inputs, **kwargs))
         return features
     segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)

@@ -122,8 +122,8 @@ def test_what_steps_are() -> None:
     assert Calibration.from_json(calibration.to_json()) == calibration
     assert Calibration(temperature=[(5, 0.8), (None, 0.8)]).temperature == 0.8
     assert Calibration(temperature=[(None, 1)]).temperature == 1.0
-    assert calibration.acts_on("query")
-    assert not calibration.but(sides="document").acts_on("query")
+    assert calibration.on("query").acts
+    assert not calibration.but(sides="document").on("query").acts
     treatment = as_treatment(calibration)
     assert treatment.name == f"plain+temperature={NAME}"
     assert as_treatment(treatment.name).calibration == calibration

@@ -60,7 +60,7 @@ def test_vectors_are_those_of_the_model(
     by_one = np.stack([encode(text, prompt=prompt) for text in TEXTS])
     assert np.allclose(found, by_one, atol=BY_PADDING * max(1.0, np.abs(by_one).max()))
     plain = model.encode(TEXTS, prompt=prompt)
-    assert (np.abs(found - plain).max() > 1e-3) == calibration.acts_on(side)
+    assert (np.abs(found - plain).max() > 1e-3) == calibration.on(side).acts
 
 
 def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:

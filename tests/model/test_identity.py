@@ -25,7 +25,8 @@ from sentence_transformers.sentence_transformer.modules import (
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.spelling import as_calibration
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.model_encoder import ModelEncoder

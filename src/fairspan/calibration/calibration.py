@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
+from fairspan.calibration.temperature import (
+    PerSide,
+    Temperature,
+    as_temperature,
+    check_number,
+    temperature_of,
+)
 from fairspan.errors import DesignError, require_whole
 
 Pooling = Literal["cls", "lasttoken", "mean"]
@@ -19,7 +23,6 @@ Side = Literal["query", "document"]
 Layers = str | int | tuple[int, ...]
 
 CALIBRATION_FILE = "calibration.json"
-LAYER_NAMES = ("last_half", "last", "all")
 WINDOW = "window"
 DEFAULT = "fair"
 """The preset of models that are calibrated without naming one."""
@@ -27,7 +30,7 @@ LEAVE_PLAIN = 'calibration="plain"'
 """How to ask in Python for a model as it is."""
 WIDEST_WINDOW = 512
 """The most tokens that "window" stands for, since search finds less with wider tiles."""
-_OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos"}
+_LAYER_NAMES = ("last_half", "last", "all")
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
     "bos": _SPECIAL_BASKETS,
@@ -38,34 +41,6 @@ _CHOICES = {
     "pooling": ("model", "even", "auto"),
     "level": (True, False),
 }
-
-
-def check_temperature(value: Any) -> float:
-    """`value` as a temperature in (0, 1]."""
-    allowed = "a number above 0 and at most 1"
-    return _check_number("temperature", value, allowed, lambda number: 0 < number <= 1)
-
-
-@dataclass(frozen=True, slots=True)
-class PerSide:
-    """One temperature for queries and another for documents."""
-
-    query: float = 1.0
-    document: float = 1.0
-
-    def __post_init__(self) -> None:
-        for side in ("query", "document"):
-            object.__setattr__(self, side, check_temperature(getattr(self, side)))
-
-
-Steps = tuple[tuple[int | None, float], ...]
-"""Temperatures by length: tokens of the whole text up to which, None for any number, and values."""
-Temperature = float | PerSide | Steps
-
-
-def temperature_of(temperature: Temperature, side: Side) -> float | Steps:
-    """The part of `temperature` that acts on one side."""
-    return getattr(temperature, side) if isinstance(temperature, PerSide) else temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,32 +100,30 @@ class Calibration:
     FORMAT: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        """Bring fields into one form."""
+        """Check fields, and bring them into one form."""
         require_whole("basket_size", self.basket_size)
-        object.__setattr__(self, "layers", _parse_layers(self.layers))
-        object.__setattr__(self, "temperature", _parse_temperature(self.temperature))
-        strength = _check_number(
-            "strength", self.strength, "a number from 0 to 1", lambda number: 0 <= number <= 1
-        )
-        object.__setattr__(self, "strength", strength)
-        ridge = _check_number(
-            "ridge", self.ridge, "a number above 0", lambda number: 0 < number < math.inf
-        )
-        object.__setattr__(self, "ridge", ridge)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
                 listed = ", ".join(map(repr, choices))
                 raise DesignError(f"{name} must be one of {listed}, got {value!r}.")
-        for name in ("scale_position_bias", "level"):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+        size = self.tile_size
+        if size not in (None, WINDOW) and not (type(size) is int and size > 0):
+            wanted = "a whole number of tokens, or 'window'"
+            raise DesignError(f"tile_size must be {wanted}, got {size!r}.")
+        parsed = {
+            "layers": _as_layers(self.layers),
+            "strength": check_number("strength", self.strength, "from 0 to 1", _is_share),
+            "temperature": as_temperature(self.temperature),
+            "scale_position_bias": bool(self.scale_position_bias),
+            "ridge": check_number("ridge", self.ridge, "above 0", _is_positive),
+            "level": bool(self.level),
+        }
+        for name, value in parsed.items():
+            object.__setattr__(self, name, value)
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             limited = f"sides={self.sides!r} already limits the calibration to one side"
             raise DesignError(f"{limited}: give one temperature.")
-        size = self.tile_size
-        if size not in (None, WINDOW) and not _is_whole(size, 1):
-            wanted = "a whole number of tokens, or 'window'"
-            raise DesignError(f"tile_size must be {wanted}, got {size!r}.")
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
@@ -158,12 +131,12 @@ class Calibration:
 
         "tiles-128" has tiles of 128 tokens.
         """
-        word, *changes = map(str.strip, name.split("+"))
+        word, changes = parse_name(name)
         preset = preset_of(word)
         if preset is None:
             presets = f"{', '.join(PRESETS)}, or such as tiles-64"
             raise DesignError(f"there is no preset {name!r}. Presets: {presets}.")
-        return preset.but(**dict(map(parse_change, changes)))
+        return preset.but(**changes)
 
     def but(self, **changes: Any) -> Calibration:
         """The same calibration with some fields changed."""
@@ -181,48 +154,34 @@ class Calibration:
         temperature = temperature_of(self.temperature, side)
         return replace(self, sides="both", temperature=temperature, level=level)
 
-    def acts_on(self, side: Side) -> bool:
-        """Whether texts of that side get other vectors than from the plain model."""
-        return self.reads_on(side) or self.on(side).level
+    @property
+    def attends(self) -> bool:
+        """Whether the attention over texts of some side differs from the plain model's."""
+        return self.tile_size is not None or self.strength > 0 or self.temperature != 1
 
-    def reads_on(self, side: Side) -> bool:
-        """Whether attention over texts of that side or their pooling differs from the plain one."""
-        return self.attends_on(side) or self.on(side).pooling != "model"
-
-    def attends_on(self, side: Side) -> bool:
-        """Whether the attention over texts of that side differs from the plain model's."""
-        return self.tiles_on(side) or self.on(side).strength > 0 or self.on(side).temperature != 1
-
-    def tiles_on(self, side: Side) -> bool:
-        """Whether texts of that side are read in tiles, so that positions do not limit them."""
-        return self.on(side).tile_size is not None
+    @property
+    def reads(self) -> bool:
+        """Whether attention or pooling differs from the plain model's."""
+        return self.attends or self.pooling != "model"
 
     @property
     def acts(self) -> bool:
-        return self.acts_on("query") or self.acts_on("document")
-
-    @property
-    def keeps_what_fits(self) -> bool:
-        """Whether texts that fit into the window and have at most 512 tokens keep their vectors."""
-        return self.reads_what_fits_plainly and not self.level
+        """Whether texts of some side get other vectors than from the plain model."""
+        return self.reads or self.level
 
     @property
     def reads_what_fits_plainly(self) -> bool:
-        """The same of their vectors before these are made level."""
+        """Whether texts that fit into the window and have at most 512 tokens are read as plain."""
         leaves = self.tile_size is not None and self.short_texts == "leave"
-        acts = self.reads_on("query") or self.reads_on("document")
-        return not acts or ((leaves or self.tile_size == WINDOW) and self.strength == 0)
+        return not self.reads or ((leaves or self.tile_size == WINDOW) and self.strength == 0)
 
     def layer_numbers(self, depth: int) -> frozenset[int]:
         """The 0-based layers in baskets of a model with `depth` attention layers."""
-        first = {"all": 0, "last_half": depth // 2, "last": depth - 1}
-        chosen: Sequence[int]
-        if isinstance(self.layers, tuple):
-            chosen = self.layers
-        elif isinstance(self.layers, int):
-            chosen = range(depth - self.layers, depth)
-        else:
-            chosen = range(first[self.layers], depth)
+        chosen = self.layers
+        if not isinstance(chosen, tuple):
+            named: dict[Layers, int] = {"all": 0, "last_half": depth // 2, "last": depth - 1}
+            first = named[chosen] if isinstance(chosen, str) else depth - chosen
+            chosen = tuple(range(first, depth))
         if min(chosen) < 0 or max(chosen) >= depth:
             numbers = f"the model's {depth} layers, which are numbered 0 to {depth - 1}"
             raise DesignError(f"layers={self.layers} asks for more than {numbers}.")
@@ -238,11 +197,7 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
-        layers = [*self.layers] if isinstance(self.layers, tuple) else self.layers
-        fields = {"format": self.FORMAT, **asdict(self), "layers": layers}
-        if isinstance(self.temperature, tuple):
-            fields["temperature"] = [[*step] for step in self.temperature]
-        return fields
+        return {"format": self.FORMAT, **json.loads(json.dumps(asdict(self)))}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
@@ -270,136 +225,22 @@ class Calibration:
         return cls.from_dict(values)
 
 
-AnyCalibration = Calibration | str | Path | Mapping[str, Any]
-"""A calibration, or what `as_calibration` makes one of."""
+def _is_share(number: float) -> bool:
+    return 0 <= number <= 1
 
 
-def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibration:
-    """A calibration from a preset's name, its JSON form, a file or a folder, or fields alone.
-
-    A string that is no preset's name means a file if it looks like a path or exists. Fields alone
-    change "fair", or the defaults of `Calibration` if one of them is about baskets.
-    """
-    base = PRESETS[DEFAULT]
-    match calibration:
-        case None:
-            if _OF_BASKETS & changes.keys():
-                base = PRESETS["paper" if changes.get("tile_size") is None else "plain"]
-        case Calibration():
-            base = calibration
-        case Mapping():
-            base = Calibration.from_dict(calibration)
-        case str() if not _names_file(calibration):
-            base = Calibration.preset(calibration)
-        case str() | Path():
-            base = read_calibration(calibration)
-        case _:
-            raise DesignError(
-                f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got "
-                f"{calibration!r}."
-            )
-    return base.but(**changes)
+def _is_positive(number: float) -> bool:
+    return 0 < number <= sys.float_info.max
 
 
-def _names_file(name: str) -> bool:
-    like_a_path = name.endswith(".json") or Path(name).name != name
-    return preset_of(name) is None and (like_a_path or os.path.exists(name))
-
-
-def read_calibration(path: str | Path) -> Calibration:
-    """The calibration in a JSON file, or in the `calibration.json` of a folder."""
-    file = Path(path)
-    try:
-        file = file / CALIBRATION_FILE if file.is_dir() else file
-        return Calibration.from_json(file.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise DesignError(f"there is no file {file}.") from None
-    except DesignError as error:
-        raise DesignError(f"{file}: {error}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DesignError(f"{file} cannot be read: {reason}.") from None
-
-
-def parse_change(part: str) -> tuple[str, Any]:
-    """The field and the value of a change, such as "basket_size=64"."""
-    field, equals, value = part.partition("=")
-    if not equals:
-        form = "name=value, as in +basket_size=64"
-        raise DesignError(f"a field is written {form}, got {part!r}.")
-    try:
-        return field.strip(), json.loads(value)
-    except ValueError:
-        return field.strip(), value.strip()
-
-
-def is_count(text: str) -> bool:
-    """Whether a text is a number in digits that does not begin with 0."""
-    return re.fullmatch("[1-9][0-9]{0,8}", text) is not None
-
-
-def _check_number(
-    name: str, value: Any, allowed: str, is_allowed: Callable[[float], bool]
-) -> float:
-    """The value of a field as a float; raise unless it is an allowed number."""
-    number = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with suppress(OverflowError):
-            number = float(value)
-    if not is_allowed(number):
-        raise DesignError(f"{name} must be {allowed}, got {value!r}.")
-    return number
-
-
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _parse_temperature(value: Any) -> Temperature:
-    """A temperature from a number, a mapping by side as in JSON, or steps by length."""
-    if isinstance(value, PerSide):
-        return value
-    if isinstance(value, Mapping):
-        if value and set(value) <= {"query", "document"}:
-            return PerSide(**value)
-        keys = sorted(map(str, value))
-        raise DesignError(f"temperature by side takes the keys 'query' and 'document', got {keys}.")
-    if isinstance(value, str | list | tuple):
-        return _parse_steps(value)
-    return check_temperature(value)
-
-
-def _parse_steps(value: Any) -> Temperature:
-    """Steps from pairs, or from a text such as "1to256_0.8"; a number if all are equal."""
-    pairs = value
-    try:
-        if isinstance(value, str):
-            words = [word.partition("to") for word in value.split("_")]
-            pairs = [(json.loads(end or "null"), json.loads(number)) for number, _, end in words]
-        steps = tuple((end, number) for end, number in pairs)
-    except (TypeError, ValueError):
-        steps = ()
-    ends = [end for end, _ in steps[:-1]]
-    rise = all(_is_whole(end, 1) for end in ends) and ends == sorted(set(ends))
-    if not steps or steps[-1][0] is not None or not rise:
-        by_length = "[(256, 1.0), (512, 0.9), (None, 0.8)] or 1to256_0.9to512_0.8"
-        raise DesignError(
-            f"temperature must be a number or steps such as {by_length}, got {value!r}."
-        )
-    steps = tuple((end, check_temperature(number)) for end, number in steps)
-    return steps if len({number for _, number in steps}) > 1 else steps[0][1]
-
-
-def _parse_layers(value: Any) -> Layers:
+def _as_layers(value: Any) -> Layers:
     """A name, a number of last layers, or sorted numbers."""
-    if isinstance(value, str) and value in LAYER_NAMES:
-        return value
-    if _is_whole(value, 1):
-        return int(value)
-    several = isinstance(value, list | tuple | set | frozenset) and value
-    if several and all(_is_whole(number, 0) for number in value):
+    if value in _LAYER_NAMES or (type(value) is int and value > 0):
+        return cast(Layers, value)
+    are_numbers = isinstance(value, list | tuple) and all(type(number) is int for number in value)
+    if are_numbers and value and min(value) >= 0:
         return tuple(sorted(set(value)))
-    names = ", ".join(map(repr, LAYER_NAMES))
+    names = ", ".join(map(repr, _LAYER_NAMES))
     forms = f"{names}, the number of last layers (1 or more), or a list of 0-based layer numbers"
     raise DesignError(f"layers must be {forms}, got {value!r}.")
 
@@ -421,7 +262,22 @@ PRESETS: dict[str, Calibration] = {
 
 def preset_of(word: str) -> Calibration | None:
     """The preset of that name, such as "fair" or "tiles-64"; None if there is none."""
-    stem, _, size = word.rpartition("-")
-    if stem == "tiles" and is_count(size):
-        return Calibration(strength=0.0, temperature=0.8, tile_size=int(size), pooling="auto")
+    if tiles := re.fullmatch("tiles-([1-9][0-9]{0,8})", word):
+        return PRESETS["tempscale"].but(tile_size=int(tiles[1]), pooling="auto")
     return PRESETS.get(word)
+
+
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
+    """The base of a name such as "paper+basket_size=64", and the fields that it changes."""
+    base, *parts = map(str.strip, name.split("+"))
+    changes = {}
+    for part in parts:
+        field, equals, value = map(str.strip, part.partition("="))
+        if not equals:
+            form = "name=value, as in +basket_size=64"
+            raise DesignError(f"a field is written {form}, got {part!r}.")
+        try:
+            changes[field] = json.loads(value)
+        except ValueError:
+            changes[field] = value
+    return base, changes

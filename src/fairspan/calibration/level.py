@@ -13,7 +13,6 @@ Viswanath 2018) removes such directions instead, from all vectors.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,6 @@ NO_REST = 1e-5
 """The share of a vector beside μ below which it is rounding; float32 holds seven digits."""
 _CLOSEST = 1e-6
 """How near b may be to 0, where there is no common direction, and to 1, where there is no other."""
-_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,40 +84,32 @@ class CommonDirection:
         is_float = np.issubdtype(array.dtype, np.floating)
         return result.astype(array.dtype if is_float else np.float64)
 
-    @property
-    def digest(self) -> str:
-        """Of its bits."""
-        share = np.array(self.share, dtype=np.float32)
-        return hashlib.sha256(self.direction.tobytes() + share.tobytes()).hexdigest()
-
     def save(self, path: str | Path) -> None:
         """Write it as safetensors."""
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
-        file = _file(path)
         share = np.array(self.share, dtype=np.float32)
         try:
-            save_file({"direction": self.direction, "share": share}, file)
+            save_file({"direction": self.direction, "share": share}, path)
         except (OSError, SafetensorError) as error:
-            raise DesignError(f"{file} cannot be written: {first_line(error)}.") from None
+            raise DesignError(f"{path} cannot be written: {first_line(error)}.") from None
 
     @classmethod
     def load(cls, path: str | Path) -> CommonDirection:
         """Read what `save` wrote; also the `model.safetensors` of a saved model's `Level`."""
         from safetensors.numpy import load_file
 
-        file = _file(path)
         try:
-            values = load_file(file)
+            values = load_file(path)
             return cls(values["direction"], float(values["share"]))
         except FileNotFoundError:
-            raise DesignError(f"there is no file {file}.") from None
+            raise DesignError(f"there is no file {path}.") from None
         except OSError as error:
-            raise DesignError(f"{file} cannot be read: {first_line(error)}.") from None
+            raise DesignError(f"{path} cannot be read: {first_line(error)}.") from None
         except Exception as error:  # a damaged file raises errors of many kinds
             raise DesignError(
-                f"{file} is not a file that CommonDirection.save wrote: {first_line(error)}"
+                f"{path} is not a file that CommonDirection.save wrote: {first_line(error)}"
             ) from None
 
 
@@ -153,10 +143,3 @@ def fit_level(vectors: np.ndarray) -> CommonDirection:
     if share < _CLOSEST:
         raise DesignError(f"the {len(v)} vectors have no direction in common.")
     return CommonDirection(mean / share, share)
-
-
-def _file(path: str | Path) -> Path:
-    file = Path(path)
-    if file.suffix != _SUFFIX:
-        raise DesignError(f"{file} needs the suffix {_SUFFIX}.")
-    return file

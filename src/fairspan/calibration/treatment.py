@@ -14,18 +14,12 @@ A name is a base and changes of it. White space around bases, fields and values 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairspan.calibration.calibration import (
-    DEFAULT,
-    PRESETS,
-    Calibration,
-    is_count,
-    parse_change,
-    preset_of,
-)
+from fairspan.calibration.calibration import DEFAULT, PRESETS, Calibration, parse_name, preset_of
 from fairspan.errors import DesignError, require_list
 
 PLAIN = "plain"
@@ -34,7 +28,6 @@ CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128
 _CHUNKS = "chunk-mean"
-_TILES = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +122,13 @@ def as_treatments(treatments: Sequence[AnyTreatment]) -> tuple[Treatment, ...]:
 
 def _parse(name: str) -> Treatment:
     """The treatment of that name."""
-    word, *parts = map(str.strip, name.split("+"))
-    changes = dict(map(parse_change, parts))
-    by_segments = _TILES in changes
-    if by_segments and changes.pop(_TILES) != "segments":
+    word, changes = parse_name(name)
+    by_segments = "tiles" in changes
+    if by_segments and changes.pop("tiles") != "segments":
         raise DesignError(
             f"tiles can be segments, as in fair+tiles=segments, or omitted, got {name!r}."
         )
-    is_chunked = _is_chunked(word)
+    is_chunked = re.fullmatch(f"{_CHUNKS}(-[1-9][0-9]{{0,8}}|-window)?", word) is not None
     preset = PRESETS[PLAIN] if is_chunked else preset_of(word)
     if preset is None:
         bases = f"{', '.join([*PRESETS, _CHUNKS])} or a name such as tiles-64"
@@ -150,42 +142,27 @@ def _parse(name: str) -> Treatment:
     return Treatment(name, calibration, by_segments, word if is_chunked else None)
 
 
-def _is_chunked(word: str) -> bool:
-    """Whether a base is the mean of chunks, of the usual or another size."""
-    stem, _, suffix = word.rpartition("-")
-    return word == _CHUNKS or (stem == _CHUNKS and (suffix == "window" or is_count(suffix)))
-
-
 def _name_of(calibration: Calibration) -> str:
     """The shortest name, of presets and changes, that `as_treatment` reads as this calibration."""
-    bases = dict(PRESETS)
-    tiles = preset_of(f"tiles-{calibration.tile_size}")
-    if tiles is not None:
-        bases[f"tiles-{calibration.tile_size}"] = tiles
-    names = [
-        "+".join([name, *_changes(base, calibration)])
-        for name, base in bases.items()
+    names = []
+    for name in (*PRESETS, f"tiles-{calibration.tile_size}"):
+        base = preset_of(name)
         # A method without baskets is not IRF's, however it was written.
-        if base.strength == 0 or calibration.strength > 0
-    ]
+        if base is not None and (base.strength == 0 or calibration.strength > 0):
+            unchanged = base.to_dict()
+            changes = [
+                f"{field}={_written(field, value)}"
+                for field, value in calibration.to_dict().items()
+                if value != unchanged[field]
+            ]
+            names.append("+".join([name, *changes]))
     return min(names, key=len)
-
-
-def _changes(base: Calibration, calibration: Calibration) -> list[str]:
-    """What a name says of the fields in which a calibration differs from its base."""
-    unchanged = base.to_dict()
-    return [
-        f"{field}={_written(field, value)}"
-        for field, value in calibration.to_dict().items()
-        if value != unchanged[field]
-    ]
 
 
 def _written(field: str, value: Any) -> str:
     """A field's value as a name has it, without "+"."""
     if field == "temperature" and isinstance(value, list):
-        steps = [(_written("", number), f"to{end}" if end else "") for end, number in value]
-        return "_".join(map("".join, steps))
+        return "_".join(_written("", number) + (f"to{end}" if end else "") for end, number in value)
     if isinstance(value, str):
         return value
     # JSON reads 1e16 as it reads 1e+16.

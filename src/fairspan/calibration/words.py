@@ -2,14 +2,8 @@
 
 from dataclasses import asdict
 
-from fairspan.calibration.calibration import (
-    PRESETS,
-    WIDEST_WINDOW,
-    WINDOW,
-    Calibration,
-    Layers,
-    PerSide,
-)
+from fairspan.calibration.calibration import PRESETS, WIDEST_WINDOW, WINDOW, Calibration, Layers
+from fairspan.calibration.temperature import PerSide
 
 _SIDES = {"document": ", documents only", "query": ", queries only"}
 _LAYERS = {
@@ -17,11 +11,7 @@ _LAYERS = {
     "last": "the last layer",
     "last_half": "the last half of the layers",
 }
-_POOLINGS = {
-    "model": "",
-    "even": "pooled evenly",
-    "auto": "pooled evenly if the model takes the mean",
-}
+_POOLINGS = {"even": "pooled evenly", "auto": "pooled evenly if the model takes the mean"}
 
 
 def in_words(calibration: Calibration) -> str:
@@ -46,7 +36,7 @@ def in_words(calibration: Calibration) -> str:
         words.append(f"temperature {', '.join(steps)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
-    pooling = _POOLINGS[calibration.pooling]
+    pooling = _POOLINGS.get(calibration.pooling, "")
     if pooling and calibration.ridge != PRESETS["plain"].ridge:
         pooling += f" with ridge {calibration.ridge:g}"
     how = ", ".join(filter(None, [" at ".join(words), pooling]))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration, read_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.spelling import as_calibration, read_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import Loading

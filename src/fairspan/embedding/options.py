@@ -7,7 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from fairspan.calibration.calibration import Calibration, Side, as_calibration
+from fairspan.calibration.calibration import Calibration, Side
+from fairspan.calibration.spelling import as_calibration
 from fairspan.corpus.source import SourceLike
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -141,8 +142,7 @@ class EmbedOptions:
         """Raise if only longer texts are asked for, and the model changes others too, or none."""
         on_side = [calibration.on(self.side) for calibration in calibrations]
         is_long = [
-            calibration.reads_on(self.side) and calibration.reads_what_fits_plainly
-            for calibration in on_side
+            calibration.reads and calibration.reads_what_fits_plainly for calibration in on_side
         ]
         if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(

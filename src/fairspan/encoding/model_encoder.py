@@ -54,7 +54,7 @@ class ModelEncoder(Encoder):
         if calibration.on(side).level:
             common = common or common_direction(model, prompt=prompt)
             model = calibrate(model, calibration, level=common)
-        elif calibration.acts_on(side):
+        elif calibration.on(side).acts:
             model = calibrate(model, calibration)
         self.model = cutting(model, self.window)
         self._prompt = prompt
@@ -71,8 +71,12 @@ class ModelEncoder(Encoder):
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
         # How many tokens a text may have to have its plain vector.
         self._kept = 0
-        keeps = [module.calibration.keeps_what_fits and not by_segments for module in modules]
-        if modules and all(keeps):
+        calibrations = [module.calibration for module in modules]
+        keeps = [
+            calibration.reads_what_fits_plainly and not calibration.level
+            for calibration in calibrations
+        ]
+        if modules and all(keeps) and not by_segments:
             windows = [module.tiling.window for module in modules if module.tiling is not None]
             self._kept = min(windows, default=ANY_LENGTH)
 
@@ -155,7 +159,7 @@ def _acting(module: CalibratedTransformer, side: Side) -> dict[str, Any]:
     """What decides the vectors of one side, whether or not a calibration acts on the other too."""
     calibration = module.calibration
     fields = {**calibration.to_dict(), "level": calibration.on(side).level}
-    if calibration.acts_on(side):
+    if calibration.on(side).acts:
         fields["sides"] = "both"
     if module.tiling is not None:
         fields["window"] = module.tiling.window

@@ -56,7 +56,7 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         """The features after a pass, with what was recorded of it."""
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = Plan()
-        if self.calibration.acts_on("document"):
+        if self.calibration.on("document").acts:
             side: Side = "document"
             how = (self.calibration, self.site[0], self.depth, inputs, side)
             plan = make_plan(*how, features.get(SEGMENTS), self.tiling)

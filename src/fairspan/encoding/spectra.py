@@ -17,7 +17,8 @@ from fairspan.attention.layers import probe, unsupported
 from fairspan.attention.plan import LayerInputs, Plan
 from fairspan.attention.probes import find_value_weights
 from fairspan.attention.spectrum import sigma_a, sigma_s, signal_norms, value_norms
-from fairspan.calibration.calibration import Layers, as_calibration
+from fairspan.calibration.calibration import Layers
+from fairspan.calibration.spelling import as_calibration
 from fairspan.encoding.recording import RecordingTransformer, record
 from fairspan.errors import UnsupportedModel
 

@@ -76,29 +76,32 @@ def export(
         raise MissingExtra(f"exporting needs {needed}: pip install -U torch.")
     stage("exporting")
     copied = exportable_copy(model)
-    prompt = prompt_of(model, side)
     window = window_of(model, side=side)
     texts = _texts(copied, window)
-    graph, example = Graph.of(copied, texts[:2], prompt, side)
+    prompts = {side: prompt_of(copied, side) for side in sides_of(copied, side)}
+    graph, example = Graph.of(copied, texts[:2], prompts[side], side)
     program = trace(graph, example, window)
     calibration = calibration_of(copied).on(side)
-    sides = sides_of(copied, side)
     common = level_of(copied) if side == "document" else None
-    inputs = list(example)
+    level = None
+    if common is not None:
+        # Whether programs that cannot take `sentence_embedding` get level vectors, too.
+        tokens = levels_tokens(copied)
+        level = {"share": common.share, "sides": list(prompts), "last_hidden_state": tokens}
     dtype = str(model.dtype).removeprefix("torch.")
     poolings = [module for module in copied.modules() if isinstance(module, Pooling)]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "fairspan": version("fairspan"),
         "model": name or str(copied[0].model.config.name_or_path),
-        "sides": list(sides),
-        "prompts": {side: prompt_of(copied, side) for side in sides},
+        "sides": list(prompts),
+        "prompts": prompts,
         "calibration": calibration.to_dict() if calibration.acts else None,
         "max_seq_length": window,
         "pooling": [module.pooling_mode for module in poolings],
-        "level": common and _level(copied, common, sides),
+        "level": level,
         "converted_from": None if dtype == "float32" else dtype,
-        "inputs": inputs,
+        "inputs": list(example),
         "outputs": list(OUTPUTS),
         "opset": program.model.opset_imports[""],
     }
@@ -107,11 +110,12 @@ def export(
         (partial / GRAPH).parent.mkdir()
         _save(program, partial / GRAPH)
         stage("verifying")
-        prompted = [prompt + text for text in texts]
-        facts |= _verified(partial, prompted, inputs, _encoded(copied, texts, side))
-        for other in sides[1:]:
-            others = [prompt_of(copied, other) + text for text in texts]
-            _verified(partial, others, inputs, _encoded(copied, texts, other, level=common))
+        verified = []
+        for served, prompt in prompts.items():
+            expected = _encoded(copied, texts, served, common)
+            prompted = [prompt + text for text in texts]
+            verified.append(_verified(partial, prompted, facts["inputs"], expected))
+        facts |= verified[0]
         if (partial / f"{GRAPH}_data").exists():
             # A browser cannot look for the second file.
             config = partial / "config.json"
@@ -131,31 +135,15 @@ def _save(program: Any, file: Path) -> None:
 
 
 def _encoded(
-    model: SentenceTransformer,
-    texts: list[str],
-    side: Side,
-    *,
-    level: CommonDirection | None = None,
+    model: SentenceTransformer, texts: list[str], side: Side, common: CommonDirection | None
 ) -> np.ndarray:
-    """[texts, dimension], the model's vectors; those of queries level if that is given."""
+    """[texts, dimension], what a graph has to give; level if that has a common direction."""
     encode = model.encode_query if side == "query" else model.encode_document
     with model.truncate_embeddings(None):
         vectors = np.asarray(encode(texts, batch_size=len(texts), show_progress_bar=False))
-    if level is not None and side == "query":
-        vectors = level.level(vectors)
+    if common is not None and side == "query":
+        vectors = common.level(vectors)
     return vectors[:, : model.truncate_dim]
-
-
-def _level(
-    model: SentenceTransformer, common: CommonDirection, sides: tuple[Side, ...]
-) -> dict[str, Any]:
-    """What `fairspan.json` says of a graph whose vectors are level, those of all its sides.
-
-    `last_hidden_state` is whether programs that pool and normalise the tokens get level vectors,
-    too; those who cannot take `sentence_embedding` need to know it.
-    """
-    tokens = levels_tokens(model)
-    return {"share": common.share, "sides": list(sides), "last_hidden_state": tokens}
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
@@ -169,11 +157,11 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     ids = [id for id in rng.permutation(len(tokenizer)).tolist() if id not in special][:_WORDS]
     words = [word for id in ids if (word := str(tokenizer.decode([id])).strip())] or ["a"]
     calibration = calibration_of(model)
-    unit = calibration.tile_size or calibration.basket_size
     tiling: Any = getattr(model[0], "tiling", None)
-    size = int(tiling.window) if unit == WINDOW else int(unit)
+    unit: Any = calibration.tile_size or calibration.basket_size
+    size: int = tiling.window if unit == WINDOW else unit
     if tiling is not None and calibration.short_texts == "leave":
-        size = max(size, int(tiling.window) // 2)
+        size = max(size, tiling.window // 2)
     longest = window
     if longest is None or longest > _LONGEST:
         # A word is one token or more.
@@ -205,9 +193,9 @@ def _run(folder: Path, texts: list[str], inputs: list[str]) -> tuple[np.ndarray,
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     encodings = Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)
-    attributes = dict(zip(INPUTS, ("ids", "attention_mask", "type_ids"), strict=True))
+    fields = dict(zip(INPUTS, ("ids", "attention_mask", "type_ids"), strict=True))
     arrays = {
-        name: np.array([getattr(encoding, attributes[name]) for encoding in encodings])
+        name: np.array([getattr(encoding, fields[name]) for encoding in encodings])
         for name in inputs
     }
     graph = str(folder / GRAPH)
@@ -215,8 +203,9 @@ def _run(folder: Path, texts: list[str], inputs: list[str]) -> tuple[np.ndarray,
         session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         (vectors,) = session.run([OUTPUTS[0]], arrays)
     except Exception as error:
-        message = f"onnxruntime does not run the exported graph: {first_line(error)}"
-        raise UnsupportedModel(message) from None
+        raise UnsupportedModel(
+            f"onnxruntime does not run the exported graph: {first_line(error)}"
+        ) from None
     return np.asarray(vectors), [sum(encoding.attention_mask) for encoding in encodings]
 
 

@@ -53,32 +53,37 @@ vectors = session.run(["sentence_embedding"], inputs)[0]
 
 def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: int | None) -> None:
     """Everything of a model's folder but its graph and weights; no window is any length."""
-    # Programs without fairspan pool the graph's tokens, which are level.
-    parts = [part for part in model.children() if not isinstance(part, Level)]
-    transformer, *others = parts
+    transformer, *others = model.children()
     limit = window or ANY_LENGTH
     config = copy.deepcopy(transformer.model.config)
     config.max_position_embeddings = limit + _position_offset(transformer.model)
     config.save_pretrained(str(folder))
     _save_tokenizer(model.tokenizer, folder, window)
-    sides = sides_of(model, side)
-    prompts = {side: prompt_of(model, side) for side in sides}
-    settings: dict[str, Any] = {"prompts": prompts, "default_prompt_name": side}
-    if len(sides) == 2:
-        settings["prompts"] = (model.prompts or {}) | prompts
-        settings["default_prompt_name"] = model.default_prompt_name
-    settings["similarity_fn_name"] = model.similarity_fn_name
+    calibration = calibration_of(model)
+    prompts = {side: prompt_of(model, side) for side in sides_of(model, side)}
+    default: str | None = side
+    serves = one_side(side)
+    if len(prompts) == 2:
+        prompts = {**(model.prompts or {}), **prompts}
+        default = model.default_prompt_name
+        serves = "It serves documents and queries."
+        if calibration.level:
+            serves += " Queries come out level, too, which changes no ranking of level documents."
+    settings = {
+        "prompts": prompts,
+        "default_prompt_name": default,
+        "similarity_fn_name": model.similarity_fn_name,
+    }
     write_json(folder / "config_sentence_transformers.json", settings)
     limits = {"max_seq_length": limit, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", limits)
     modules = [{"idx": 0, "name": "0", "path": "", "type": f"{_MODULES}.Transformer"}]
     for number, module in enumerate(others, 1):
-        modules.append(_save_module(module, folder, number))
+        # Programs without fairspan pool the graph's tokens, which are level.
+        if not isinstance(module, Level):
+            modules.append(_save_module(module, folder, number))
     write_json(folder / "modules.json", modules)
-    serves = "It serves documents and queries." if len(sides) == 2 else one_side(side)
-    if len(sides) == 2 and calibration_of(model).level:
-        serves += " Queries come out level, too, which changes no ranking of level documents."
-    card = model_card(model, calibration_of(model), _CARD).replace("{sides}", serves)
+    card = model_card(model, calibration, _CARD).replace("{sides}", serves)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -125,7 +130,9 @@ def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
     alike = calibration.on("query") == document
     poolings = [module for module in model.modules() if isinstance(module, Pooling)]
     # Tiles share the prompt, and pooling may skip it: then the graph has its length.
-    is_fixed = calibration.tiles_on(side) or any(not pool.include_prompt for pool in poolings)
+    is_fixed = calibration.on(side).tile_size is not None or any(
+        not pool.include_prompt for pool in poolings
+    )
     same_length = _prompt_length(model, side) == _prompt_length(model, other)
     return (side, other) if alike and (same_length or not is_fixed) else (side,)
 
@@ -168,7 +175,7 @@ def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
 def _pooling(module: Any) -> dict[str, Any]:
     """The form that every sentence-transformers reads, and text-embeddings-inference needs."""
     mode = module.pooling_mode
-    chosen = [mode] if isinstance(mode, str) else list(mode)
+    chosen = [mode] if isinstance(mode, str) else mode
     names = {
         "cls": "cls_token",
         "lasttoken": "lasttoken",

@@ -11,15 +11,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-from fairspan.calibration.calibration import (
-    DEFAULT,
-    LEAVE_PLAIN,
-    PRESETS,
-    AnyCalibration,
-    Calibration,
-    as_calibration,
-)
+from fairspan.calibration.calibration import DEFAULT, LEAVE_PLAIN, PRESETS, Calibration
 from fairspan.calibration.level import CommonDirection
+from fairspan.calibration.spelling import AnyCalibration, as_calibration
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
 from fairspan.model.level import (

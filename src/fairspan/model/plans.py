@@ -9,7 +9,8 @@ from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles
-from fairspan.calibration.calibration import Calibration, Side, Steps, temperature_of
+from fairspan.calibration.calibration import Calibration, Side
+from fairspan.calibration.temperature import Steps, temperature_of
 from fairspan.model.pooling import PROMPT, PoolingSite
 from fairspan.model.tiling import Tiling
 
@@ -86,9 +87,10 @@ def pooled_evenly(
     Where texts that fit into the `window` are left alone, a text that is a little longer is pooled
     nearly as they are: its score has to compare with theirs.
     """
-    if calibration.on(side).pooling != "even":
+    calibration = calibration.on(side)
+    if calibration.pooling != "even":
         return False
-    if not calibration.tiles_on(side) or calibration.short_texts != "leave":
+    if calibration.tile_size is None or calibration.short_texts != "leave":
         return True
     if tiles is None:
         return False

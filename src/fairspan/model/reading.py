@@ -41,7 +41,7 @@ def read(
     """The features after one pass, with the tokens [N, L, d] and what is pooled evenly."""
     inputs = {name: value for name, value in features.items() if name not in _FEATURES}
     calibration = module.calibration
-    if "input_ids" not in inputs or not calibration.reads_on(side):
+    if "input_ids" not in inputs or not calibration.on(side).reads:
         return {**Transformer.forward(module, inputs, **kwargs), EVENLY: False}
     how = (calibration, module.site, module.depth, inputs, side)
     plan = make_plan(*how, features.get(SEGMENTS), module.tiling)
@@ -70,7 +70,7 @@ def _in_pieces(module: Transformer, plan: Plan) -> Plan:
 def parts_of(module: Transformer, features: dict[str, Any], side: Side) -> list[Tensor]:
     """The texts of each part in which a batch in tiles is read; none if it is read at once."""
     mask = features.get("attention_mask")
-    acts = module.calibration.reads_on(side) and "input_ids" in features
+    acts = module.calibration.on(side).reads and "input_ids" in features
     if module.tiling is None or mask is None or not acts or not gives_only_tokens(module):
         return []
     # Not before: a graph must not depend on the number of texts.

@@ -11,14 +11,8 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 
 from fairspan.attention.layers import attention_modules, layers_around, route_attention
 from fairspan.attention.pieces import route_layers
-from fairspan.calibration.calibration import (
-    PRESETS,
-    WIDEST_WINDOW,
-    WINDOW,
-    Calibration,
-    Side,
-    as_calibration,
-)
+from fairspan.calibration.calibration import PRESETS, WIDEST_WINDOW, WINDOW, Calibration, Side
+from fairspan.calibration.spelling import as_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
@@ -87,7 +81,7 @@ class CalibratedTransformer(SafeTransformer):
             self.can_flatten_inputs = False
         is_even = self.calibration.pooling == "even"
         set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
-        if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
+        if not self.calibration.attends:
             return
         route_attention(self.model)
         attention = attention_modules(self.model)

@@ -106,9 +106,9 @@ def window_of(
     limits = []
     for module in _transformers(model, side):
         acting = getattr(module, "calibration", None)
-        if calibration is not None and calibration.acts_on(side):
+        if calibration is not None and calibration.on(side).acts:
             acting = calibration
-        tiled = acting is not None and acting.tiles_on(side)
+        tiled = acting is not None and acting.on(side).tile_size is not None
         limits.append(Window.of(module, tiled=tiled).reads)
     if not limits:
         limits = [model.max_seq_length]
@@ -124,7 +124,7 @@ def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int |
     """
     task = str(options.get("task"))
     call_limit = options.get("max_length")
-    if module.calibration.tiles_on(side):
+    if module.calibration.on(side).tile_size is not None:
         overridden = task == "document" and module.document_length is not None
         return module.max_seq_length if overridden and call_limit is None else None
     has_fixed_width = (module.query_expansion or {}).get("strategy") == "fixed"

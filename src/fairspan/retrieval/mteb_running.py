@@ -11,7 +11,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.calibration import AnyCalibration
+from fairspan.calibration.spelling import AnyCalibration
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import calibrate, copy_sharing_weights

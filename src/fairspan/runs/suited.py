@@ -36,7 +36,7 @@ def _refuse_closed(
     inside = [
         treatment.name
         for treatment in treatments
-        if treatment.calibration.but(level=False).acts or treatment.acts != treatment.chunks
+        if treatment.calibration.reads or treatment.acts != treatment.chunks
     ]
     if impossible := [*inside, *beyond]:
         raise UnsupportedModel(

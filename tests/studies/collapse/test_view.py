@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from fairspan.calibration.calibration import as_calibration
+from fairspan.calibration.spelling import as_calibration
 from fairspan.report.frames import values_of
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
