@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import DESIGNS, Design
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
-from fairspan.design.plan import LanguagePlan, language_plans, languages_of
+from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
 from fairspan.design.sets import draw_sets, orders
 from fairspan.errors import DesignError
 from tests.builders.saying import said_by
@@ -165,6 +166,18 @@ def test_language_plans() -> None:
         *("de:en", "it:en", "en:de", "it:de", "en:it", "de:it"),
     ]
     assert language_plans(["en"], "en:en") == (LanguagePlan("en", "en"),)
+
+
+def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    """Translations of what is read are no loss; texts in another language only are."""
+    rows = [("a", "de"), ("a", "en"), ("b", "en"), ("c", "de"), ("d", "it")]
+    lines = [json.dumps({"id": id, "language": of, "text": f"{id} {of}"}) for id, of in rows]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    left = ("not read: texts in de, it; name a language to use it",)
+    for languages, notes in ((None, left), (["en"], ())):
+        plans, corpus = choose_plans(str(tmp_path / "mixed.jsonl"), languages, (), partial=True)
+        assert [str(plan) for plan in plans] == ["en"]
+        assert (len(corpus), corpus.notes) == (2, notes)
 
 
 @pytest.mark.parametrize("mixed", ["de-en", "de:", ":en", ["de:en", "it"]])

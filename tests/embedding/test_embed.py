@@ -43,6 +43,13 @@ def model(make_tiny: MakeTiny) -> Model:
     return make_tiny("bert", "mean")
 
 
+@pytest.fixture(autouse=True)
+def _general_texts(monkeypatch: Patch) -> None:
+    """Few, and of words that the tiny model knows."""
+    texts = [words(12, number) for number in range(30)]
+    monkeypatch.setattr("fairspan.model.level.general_texts", lambda: texts)
+
+
 def write(file: Path, rows: Sequence[Mapping[str, Any]] = ROWS) -> Path:
     """Rows as a file of the kind that its name says."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -293,10 +300,6 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     bits in a batch of such texts, and are equal up to rounding in a mixed one.
     """
     monkeypatch.setattr("fairspan.model.probing.WIDEST_WINDOW", 24)
-    # Words that the tiny model knows.
-    monkeypatch.setattr(
-        "fairspan.model.level.general_texts", lambda: [words(12, n) for n in range(30)]
-    )
     short = copy_sharing_weights(model)
     short.max_seq_length = window
     fits = {id: 2 + len(text.split()) <= 24 for id, text in TEXTS.items()}
@@ -523,9 +526,8 @@ def test_a_folder_belongs_to_its_model_options_and_input(
     assert "holds vectors of another model: its calibrations is plain there, fair" in said
     change_manifest(out, options=options)
     weights = (folder / "model.safetensors").read_bytes()
-    make_tiny("bert", "mean", hidden_act="relu").save_pretrained(
-        str(folder), create_model_card=False
-    )
+    changed_weights = make_tiny("bert", "mean", initializer_range=0.4)
+    changed_weights.save_pretrained(str(folder), create_model_card=False)
     other = "out holds vectors of another model: its fingerprint is"
     assert other in said_by(embed, str(folder), given, out)
     assert other in said_by(embed, make_tiny("bert", "cls"), given, out)

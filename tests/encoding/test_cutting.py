@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -108,6 +108,7 @@ def test_borders_are_at_the_nearest_ends_of_sentences(size: int, expected: list[
     st.lists(st.integers(1, 60), min_size=1, max_size=12),
     st.sampled_from([-1, 0, 1]),
 )
+@example(10, [5, 5, 5, 5], 1)  # two parts of two sentences would have a token too many
 def test_sentences_of_any_length(size: int, sizes: list[int], joint: int) -> None:
     """Also if sentences have more or fewer tokens together than alone."""
     text = sentences(sizes)

@@ -89,5 +89,5 @@ def test_scifact(shared: Path) -> None:
     texts = {document.id: document.text for document in task.documents}
     index = KeywordIndex([texts[name] for name in answers.names])
     found = index.search([query.text for query in task.queries], 10)
-    rows = answers.metric_rows(found, ("ndcg@10",), {"run": "r", "treatment": "keywords"})
+    rows = answers.metric_rows(found, ("ndcg@10",), {"treatment": "r", "index": "keywords"})
     assert rows["value"].mean() == pytest.approx(0.665, abs=0.01)
