@@ -163,9 +163,7 @@ def told(served: Served, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return found
 
 
-@pytest.mark.parametrize(
-    "block", ["openai 0", "LangChain 0", "LangChain 1", "LlamaIndex 0"]
-)
+@pytest.mark.parametrize("block", ["openai 0", "LangChain 0", "LangChain 1", "LlamaIndex 0"])
 def test_code_on_the_page(served: Served, told: dict[str, Any], block: str) -> None:
     assert near(told[block]["documents"], served.documents)
     assert near(told[block]["query"], served.query)
