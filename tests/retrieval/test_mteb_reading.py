@@ -98,8 +98,8 @@ def test_a_query_that_is_a_document_does_not_find_itself(
 def test_scores_are_those_of_mteb_itself(
     mteb: ModuleType, arguments: Callable[[bool], Any], tmp_path: Path, identical: bool
 ) -> None:
-    """mteb runs a calibrated model as docs/evaluate.md says; `evaluate` finds the same. mteb rounds to
-    five places."""
+    """mteb runs a calibrated model as docs/evaluate.md says; `evaluate` finds the same. mteb rounds
+    to five places."""
     task = arguments(identical)
     model = tiny_model(tmp_path / "model", "bert", "mean")
     fair = fairspan.calibrate(model, "paper", basket_size=4)

@@ -61,7 +61,7 @@ class AuditTexts:
 
     @property
     def _border_notes(self) -> list[str]:
-        """Of treatments whose tiles end where the segments of every document end."""
+        """Notes on treatments whose tiles end where the segments of every document end."""
         documents = self.documents.documents
         return [
             f"{treatment.name}: tiles end where segments end, since these are equally long, so no "

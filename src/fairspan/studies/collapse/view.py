@@ -125,7 +125,7 @@ def write_results(log: RunLog) -> None:
     suggested = log.frame("suggestion")["treatment"][0]
     if suggested is not None:
         asked = {treatment["name"]: treatment for treatment in log.spec["treatments"]}
-        # What is made of several treatments was not asked for, and its name says all of it.
+        # Temperatures by length are not among the treatments of the run; their name defines them.
         treatment = (
             Treatment.from_dict(asked[suggested]) if suggested in asked else as_treatment(suggested)
         )
