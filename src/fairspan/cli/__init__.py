@@ -68,7 +68,7 @@ def write_utf8() -> None:
 def main() -> None:
     """The `fairspan` command."""
     write_utf8()
-    # A user who gets half precision asked for it, or saves weights without changing them.
+    # Asked for, or only saved.
     warnings.filterwarnings("ignore", "the model is in b?float16")
     words = [word for word in sys.argv[1:] if word != "--debug"]
     if words in ([], ["--help"]):

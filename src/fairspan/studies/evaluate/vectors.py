@@ -28,7 +28,7 @@ _PER = 10_000
 _INTRO = (
     "A document in parts of equal length, each with its own vector; the best match of its parts "
     "counts. The last point has a vector for every chunk that the plain model reads whole. plain "
-    "cuts parts that are longer than it reads."
+    "truncates parts that are longer than its window."
 )
 
 
