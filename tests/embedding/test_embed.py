@@ -359,7 +359,7 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     for calibration in (None, "plain", "fair", "tiles-64", baskets, queries, level):
         with pytest.raises(DesignError, match=said):
             embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
-    with pytest.raises(DesignError, match="texts of up to 24 tokens are read as by the plain"):
+    with pytest.raises(DesignError, match="texts of up to 24 tokens keep their plain vectors"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 

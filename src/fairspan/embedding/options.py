@@ -148,8 +148,8 @@ class EmbedOptions:
         if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(
                 "only_longer_than_window needs short_texts=leave, as in fair+short_texts=leave: "
-                "other calibrations also read texts otherwise that fit into the window and have at "
-                "most 512 tokens, and the plain model reads all as before."
+                "other calibrations also change the vectors of texts that fit into the window and "
+                "have at most 512 tokens, and the plain model changes none."
             )
 
     def of_folder(self) -> dict[str, Any]:

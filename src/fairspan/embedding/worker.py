@@ -113,8 +113,8 @@ class UnitWorker:
         window = self._encoder.window
         if window is not None and window <= fits:
             raise DesignError(
-                f"texts of up to {fits:,} tokens are read as by the plain model, and this model "
-                "reads no more: use a larger max_seq_length, or omit it."
+                f"texts of up to {fits:,} tokens keep their plain vectors, and this model reads no "
+                "longer ones: use a larger max_seq_length, or omit it."
             )
         return fits
 

@@ -87,7 +87,7 @@ def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
     log = spoken(tmp_path / "several", {"plain": 0.06}, ALONE)
     assert not {"language_verdicts", "languages"} & set(log.view.frames)
     [note] = [note for note in log.view.notes if "languages have no verdict" in note]
-    assert note.endswith("mixed documents in both orders do (mixed en:de,de:en)")
+    assert note.endswith("use mixed documents in both orders (mixed en:de,de:en)")
     single = spoken(tmp_path / "single", {"plain": 0.06}, ALONE[:1])
     assert not {"language_verdicts", "languages"} & set(single.view.frames)
     assert single.view.notes == ()

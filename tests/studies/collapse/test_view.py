@@ -219,7 +219,7 @@ RISING = above(0, 0.05, 0.1, 0.15)
         pytest.param(
             {PLAIN: above(0, 0.0047, 0.0094, 0.0141), STRONG: FLAT},
             None,
-            "It is not clear yet whether long texts are more alike to m than short ones. An index "
+            "To m, it is not clear yet whether long texts are more alike than short ones. An index "
             "neither prefers nor neglects them.",
             id="open",
         ),

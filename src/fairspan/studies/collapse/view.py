@@ -40,7 +40,7 @@ every query. Biased: one of them is significantly beyond the margin. Fair: both 
 within it; a slope that does not differ significantly from 0 shows nothing. Inconclusive: neither.
 
 A treatment is suggested if it is fair itself, after a correction for the number that were tried.
-Whether it helps search has to be measured there."""
+Measure with fairspan evaluate whether it helps search."""
 
 
 def view_of(log: RunLog) -> View:
