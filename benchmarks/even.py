@@ -2,6 +2,7 @@
 
     python -m benchmarks.even [--dtype bfloat16]
     python -m benchmarks.even --level [--threads 1]
+    python -m benchmarks.even --picture docs/images/even.png
 
 Random weights of real shapes, in tiles of 128 tokens, on a GPU if there is one. The time of pooling
 alone, evenly and by the mean, is divided by that of the whole pass with the mean; medians of calls
@@ -10,6 +11,9 @@ that ran in turn. Memory is the peak of tensor bytes above the hidden states.
 `--level`: all-MiniLM-L6-v2 under `fair`, one text at a time on a CPU. The time of making its vector
 level is divided by that of the whole pass in the same round. And how long it takes, once, to find
 the common direction.
+
+`--picture`: how similar all-MiniLM-L6-v2 finds a text and its sentences, the last of which is about
+something else, with both poolings.
 """
 
 from __future__ import annotations
@@ -18,19 +22,36 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import polars as pl
 import torch
 
 import fairspan
-from benchmarks.measure import peak_bytes, time_side_by_side
+from benchmarks.measure import peak_bytes, time_side_by_side, with_few_colours
 from benchmarks.models import BASE, SMALL, random_batch, random_model
 from fairspan.model.even import EVENLY, EvenPooling
 from fairspan.model.level import find_direction
+from fairspan.report.chart import Chart
+from fairspan.report.drawing import draw, figure_bytes
 
 SIZES = [(512, 1), (512, 64), (2048, 1), (8192, 1), (65536, 1)]
 """Tokens and texts; the longest only on a GPU."""
 LEVEL_SIZES = {64: 201, 512: 51, 4096: 11}
 """Tokens of a text, and rounds."""
+VOLCANOES = [
+    "Volcanoes form where molten rock rises through the crust of the earth.",
+    "Magma collects in chambers several kilometres below the surface.",
+    "Dissolved gas drives it upwards as the pressure falls.",
+    "Runny basalt flows for tens of kilometres before it cools.",
+    "Thick, sticky lava piles up into steep domes that can collapse.",
+    "Ash clouds reach the stratosphere and cool the climate for a year or two.",
+    "Observatories record small earthquakes under a mountain before an eruption.",
+    "Satellites measure how much the ground swells.",
+    "Old lava weathers into dark, fertile soil.",
+    "The town library now lends board games on Saturday mornings.",
+]
+POOLINGS = {"plain": "mean", "plain+pooling=even+sides=document": "even"}
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -50,11 +71,15 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--level", action="store_true", help="level vectors, on a CPU")
     parser.add_argument("--threads", type=int, help="of the CPU")
+    parser.add_argument("--picture", type=Path, metavar="FILE.png")
     given = parser.parse_args()
     if given.threads is not None:
         torch.set_num_threads(given.threads)
     if given.level:
         time_level()
+        return
+    if given.picture:
+        given.picture.write_bytes(draw_sentences())
         return
     dtype = getattr(torch, given.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -109,6 +134,29 @@ def time_pooling(fair: torch.nn.Sequential, length: int, texts: int, device: str
         f"| {width} | {length} × {texts} | {reading:.2f} | {mean:.2f} | {even:.2f} | {share:.1f} |",
         flush=True,
     )
+
+
+def draw_sentences() -> bytes:
+    """A PNG with the cosine of a text and its sentences, with both poolings."""
+    result = fairspan.inspect("all-MiniLM-L6-v2", VOLCANOES, treatments=[*POOLINGS])
+    readings = result.frame("readings")
+    cosines = readings.select(
+        pl.col("representation").alias("estimate"),
+        pl.col("treatment").replace(POOLINGS).alias("pooling"),
+        pl.Series("sentence", VOLCANOES * len(POOLINGS)),
+    )
+    chart = Chart(
+        name="sentences",
+        title="How similar one vector is to every sentence of its text",
+        subtitle="all-MiniLM-L6-v2",
+        frame=cosines,
+        x="sentence",
+        by="pooling",
+        panel="pooling",
+        kind="rows",
+        y_title="cosine",
+    )
+    return with_few_colours(figure_bytes(draw(chart), "png"))
 
 
 def time_level() -> None:

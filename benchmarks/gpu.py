@@ -27,17 +27,11 @@ import triton
 from sentence_transformers import SentenceTransformer
 from tests.builders.tiny import words
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 import fairspan
 from benchmarks.cpu import RESULTS, commit
 from benchmarks.measure import peak_bytes, time_side_by_side
 from benchmarks.models import BASE, Shape, random_batch, random_model
-from fairspan.attention.baskets import Baskets, fixed_baskets
-from fairspan.attention.kernels import all_rows_kernel
-from fairspan.attention.plan import BasketRule, LayerInputs
-from fairspan.attention.reference import attention_weights, calibrate_weights
-from fairspan.attention.shares import SpecialShares
 
 SIZES = [(8192, 4), (2048, 16), (512, 64)]
 TILES = (64, 128, 256, 512, 2046)
@@ -204,56 +198,6 @@ def lengths() -> None:
         say(f"- `{name}`: {times[0]:.0f}, then at most {max(times[1:]):.0f}")
 
 
-def attention_alone() -> None:
-    """All rows calibrated by one kernel, against SDPA, at the attention of a base-size model."""
-    say("\n### Attention alone: all rows against SDPA\n")
-    say("| tokens × texts | strength | SDPA, ms | time ratio | quartiles | relative error |")
-    say("|---|---|---|---|---|---|")
-    for tokens, texts in SIZES:
-        q, k, v = (
-            torch.randn(
-                texts, tokens, BASE.heads, 64, device="cuda", dtype=torch.bfloat16
-            ).transpose(1, 2)
-            for _ in range(3)
-        )
-        valid = torch.ones(texts, tokens, dtype=torch.bool, device="cuda")
-        baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
-        for strength in (None, torch.full((texts,), 0.5, device="cuda")):
-            inputs, rule = _layer(q, k, v, baskets, strength)
-            error = _error(q[:1, :1], k[:1, :1], v[:1, :1], valid[:1], strength)
-            taken = side_by_side(
-                {
-                    "plain": lambda q=q, k=k, v=v: scaled_dot_product_attention(q, k, v),
-                    "all": lambda inputs=inputs, rule=rule: all_rows_kernel(inputs, rule),
-                }
-            )
-            middle, low, high = ratio(taken, "all")
-            amount = 1.0 if strength is None else 0.5
-            say(
-                f"| {tokens} × {texts} | {amount} | {statistics.median(taken['plain']):.3f} | "
-                f"{middle:.3f} "
-                f"| {low:.3f}–{high:.3f} | {error:.1e} |"
-            )
-
-
-def _layer(
-    q: Tensor, k: Tensor, v: Tensor, baskets: Baskets, strength: Tensor | None
-) -> tuple[LayerInputs, BasketRule]:
-    """A layer whose rows are all in baskets."""
-    rule = BasketRule(baskets, SpecialShares(), strength, None)
-    return LayerInputs(0, q, k, v, 0.125, None, None, False, rule), rule
-
-
-def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | None) -> float:
-    baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
-    amount = None if strength is None else strength[:1]
-    out = all_rows_kernel(*_layer(q, k, v, baskets, amount)).transpose(1, 2)
-    zero = torch.zeros(1, dtype=torch.float64, device="cuda")
-    p = attention_weights(q.double(), k.double(), zero, 0.125, zero + 1)
-    exact = calibrate_weights(p, baskets, SpecialShares(), amount) @ v.double()
-    return float((out.double() - exact).norm() / exact.norm())
-
-
 def whole_models() -> None:
     """A base-size model in bfloat16, plain and calibrated."""
     say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding\n")
@@ -369,7 +313,7 @@ def _compiled_pass(module: Any, pooling: Any, batch: dict[str, Tensor]) -> Calla
     return run
 
 
-PARTS = (grid, lengths, attention_alone, whole_models, throughput, compiled)
+PARTS = (grid, lengths, whole_models, throughput, compiled)
 
 
 def main() -> None:

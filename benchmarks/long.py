@@ -1,7 +1,7 @@
 """Search among long documents: nDCG@10 on LongEmbed's QMSum, overall and by the fifth that holds
 the evidence.
 
-    python -m benchmarks.long --data SHARED --models granite=FOLDER minilm=FOLDER
+    python -m benchmarks.long --data GLOBAL --models granite=FOLDER minilm=FOLDER
     minilm256=FOLDER@256 \\
         [--only search cost] [--device cuda] [--work DIR] [--limit 8]
     python -m benchmarks.long --only memory --models minilm=FOLDER --tokens 10000 100000 1000000

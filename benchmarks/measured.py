@@ -2,9 +2,11 @@
 
     python -m benchmarks.measured FILE.npz …    # files of `benchmarks.level`
     python -m benchmarks.measured FILE.json …   # files of `benchmarks.keywords`
+    python -m benchmarks.measured FOLDER …      # runs of `fairspan audit`, and of the demo
     python -m benchmarks.measured               # make the pages again
 
-The figures of a model go to benchmarks/measured/NAME.json, and pages are made of all these files.
+The figures of a model go to benchmarks/measured/NAME.json, where NAME is that of the file or
+folder, and pages are made of all these files. Pictures need Pillow.
 One half of the queries chose the default, and the other half is what the pages show.
 """
 
@@ -20,9 +22,11 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import polars as pl
 from scipy.stats import t as student
 
-from benchmarks.measure import short
+import fairspan
+from benchmarks.measure import short, with_few_colours
 from fairspan.report.drawing import COLOURS, DASHES, SHAPES, figure_bytes
 
 Facts = dict[str, Any]
@@ -48,7 +52,7 @@ TITLES = {
     "scifact": "abstracts (SciFact)",
     "qmsum": "meetings (QMSum)",
 }
-README_TASKS = ("essays", "docs", "wikipedia", "pages4", "pages16", "scifact")
+GAIN_TASKS = ("essays", "docs", "wikipedia", "pages4", "pages16", "scifact")
 SIZES = ("64", "128", "256", "window")
 WAYS = ("0.8/even", "1/even", "1/own")
 LEVEL = "+six"
@@ -78,23 +82,33 @@ CHOICES = {
     LEAVING: (
         "`fair+short_texts=leave`",
         "1",
-        "you cannot embed the short texts of [an index](docs/method.md#an-index-that-exists) again",
+        "you cannot embed the short texts of [an index](method.md#an-index-that-exists) again",
     ),
     CHUNKS: (
         "averaged chunks, level",
         "1",
         "you cannot change the model, such as one behind an API",
     ),
-    EACH: ("one vector per chunk", "5 to 21", "you can store and search that many"),
+    EACH: ("one vector per chunk", "4 to 21", "you can store and search that many"),
 }
-BESIDE_KEYWORDS = {
+COMPARED = {
     "plain": "plain",
-    "fair": "`fair`",
+    "fair": "`fair`, the default",
+    EACH: "one vector per chunk",
     "keywords": "keywords (BM25)",
     "plain and keywords": "plain and keywords, fused",
     "fair and keywords": "`fair` and keywords, fused",
 }
-"""What `benchmarks.keywords` searches with."""
+"""The ways to search that README compares: those of `benchmarks.keywords`, and the chunks."""
+LONG_TASKS = ("essays", "docs", "wikipedia")
+COLUMNS = {
+    "long": LONG_TASKS,
+    "unrelated": ("pages16",),
+    "abstracts": ("scifact",),
+    "mixed": MIXED,
+}
+"""The tasks of a column of the tables that compare ways to search."""
+COMPARED_TASKS = [task for tasks in COLUMNS.values() for task in tasks]
 HALVES = ("choose", "report")
 GROUPS = ("all", "long", "short")
 FEWEST = 20
@@ -303,17 +317,20 @@ def shares_by_length(file: Mapping[str, np.ndarray], tasks: Iterable[str]) -> Fa
 
 
 def keep(path: Path) -> None:
-    """Write the facts of a file beside what is known of its model."""
-    target = FACTS / f"{path.stem}.json"
-    known = json.loads(target.read_text("utf-8")) if target.exists() else {}
-    if path.suffix == ".json":
-        facts = known
+    """Write the facts of a file or of a run beside what is known of its model."""
+    target = FACTS / f"{path.stem if path.is_file() else path.name}.json"
+    before = json.loads(target.read_text("utf-8")) if target.exists() else {}
+    if path.is_dir():
+        facts = {**before, **facts_of_run(path, before)}
+        beside = {}
+    elif path.suffix == ".json":
+        facts = before
         beside = json.loads(path.read_text("utf-8"))
     else:
-        about = {key: known[key] for key in ABOUT if key in known}
+        about = {key: before[key] for key in ABOUT if key in before}
         facts = {**about, **facts_of(path)}
-        tasks_known = known.get("tasks", {})
-        beside = {key: task["keywords"] for key, task in tasks_known.items() if "keywords" in task}
+        tasks = before.get("tasks", {})
+        beside = {key: task["keywords"] for key, task in tasks.items() if "keywords" in task}
     for key, means in beside.items():
         facts["tasks"][key]["keywords"] = means
     lines = ",\n".join(
@@ -325,9 +342,59 @@ def keep(path: Path) -> None:
     target.write_text(f'{{\n{lines},\n "tasks": {{\n{tasks}\n }}\n}}\n', "utf-8")
 
 
+def facts_of_run(folder: Path, before: Facts) -> Facts:
+    """What is kept of a run: the demo of `evaluate`, or an audit beside those of other designs."""
+    log = fairspan.read_log(folder)
+    header = log.header
+    place = {
+        "date": header.started[:10],
+        "machine": f"{header.machine.processor}, {header.model.transformer.device}",
+        "dtype": header.model.transformer.dtype,
+        "versions": {name: header.versions[name] for name in VERSIONS},
+    }
+    if log.verb == "evaluate":
+        return {"demo": demo_of(log) | place}
+    audit = audit_of(log) | place
+    design = (audit["paragraphs"], audit["tokens"])
+    others = [
+        other
+        for other in before.get("audits", [])
+        if (other["paragraphs"], other["tokens"]) != design
+    ]
+    audits = sorted([*others, audit], key=lambda other: other["paragraphs"])
+    return {"audits": audits}
+
+
+def demo_of(log: fairspan.RunLog) -> Facts:
+    """How often the document of a passage is among the first ten, by what searched."""
+    names = {"parts-all": EACH, "keywords": "keywords"}
+    recalls = {}
+    for row in log.frame("quality").filter(pl.col("metric") == "recall@10").iter_rows(named=True):
+        name = names.get(row["index"], row["treatment"])
+        if row["index"] == "fused":
+            name = f"{name} and keywords"
+        recalls[name] = round(row["estimate"], 4)
+    return {"documents": log.header.searched.documents, "recall@10": recalls}
+
+
+def audit_of(log: fairspan.RunLog) -> Facts:
+    """The spread between positions with its interval, and the verdict, by treatment."""
+    families = {row["treatment"]: row for row in log.frame("families").iter_rows(named=True)}
+    ends = ("spread_estimate", "spread_low", "spread_high")
+    return {
+        "paragraphs": next(iter(families.values()))["n"],
+        "tokens": round(log.rows["tokens"].mean(), 1),
+        "sets": next(iter(families.values()))["sets"],
+        "spread": {name: [round(row[end], 4) for end in ends] for name, row in families.items()},
+        "verdict": {name: row["verdict"] for name, row in families.items()},
+        "sentence": {name: row["sentence"] for name, row in families.items()},
+    }
+
+
+VERSIONS = ("python", "fairspan", "torch", "transformers", "sentence-transformers")
 ABOUT = (
     "note", "model", "parameters", "dimensions", "window", "pooling", "machine", "date", "dtype",
-    "versions",
+    "versions", "audits", "demo",
 )  # fmt: skip
 
 
@@ -351,6 +418,12 @@ def signed(values: list[float] | None) -> str:
     if values is None:
         return ""
     mean, low, high = (short(value, "+.3f") for value in values)
+    return f"{mean} [{low}, {high}]"
+
+
+def spread(values: list[float]) -> str:
+    """With its interval; no −.000."""
+    mean, low, high = (short(round(value, 3) + 0.0) for value in values)
     return f"{mean} [{low}, {high}]"
 
 
@@ -397,14 +470,14 @@ def gain_table() -> str:
         if facts["note"]:
             continue
         cells = []
-        for key in README_TASKS:
+        for key in GAIN_TASKS:
             task = facts["tasks"][key]
             cells.append(" → ".join(figure(reported(task, name)) for name in (PLAIN, FAIR)))
         for group in GROUPS[1:]:
             pair = [mixed_mean(facts, reading, group) for reading in (PLAIN, FAIR)]
             cells.append(" → ".join(map(short, pair)))
         rows.append([facts["model"], f"{facts['window']:,}", *cells])
-    titles = [TITLES[key] for key in README_TASKS]
+    titles = [TITLES[key] for key in GAIN_TASKS]
     return table(["model", "window", *titles, "mixed index: long", "mixed index: short"], rows)
 
 
@@ -420,7 +493,7 @@ def which_table() -> str:
     rows = []
     for reading, (name, vectors, advice) in CHOICES.items():
         cells = []
-        for keys in (("essays", "docs", "wikipedia"), ("pages16",), ("scifact",)):
+        for keys in (LONG_TASKS, ("pages16",), ("scifact",)):
             values = [reported(facts["tasks"][key], reading) for facts in published for key in keys]
             known = [value for value in values if value is not None]
             cells.append(short(float(np.mean(known))) if len(known) == len(values) else "")
@@ -436,27 +509,61 @@ def which_table() -> str:
     return table([*head, "mixed index: long / short", "take it if"], rows)
 
 
-def keywords_table() -> str:
-    """Vectors, keywords and both, as means over the models of the curves."""
-    chosen = [facts for facts in models() if facts["model"] in CURVES]
+def with_keywords() -> list[Facts]:
+    """The published models that were also measured beside keywords."""
+    return [
+        facts
+        for facts in models()
+        if not facts["note"] and all("keywords" in facts["tasks"][key] for key in COMPARED_TASKS)
+    ]
+
+
+def compared(searched: str, key: str, group: str = "all") -> str:
+    """nDCG@10 of a way to search as a mean over models and tasks, or nothing if not measured.
+
+    `key` names a column; groups of too few queries are left out of a mean.
+    """
+    number = GROUPS.index(group)
+    values = []
+    for facts, task in product(with_keywords(), COLUMNS[key]):
+        measures = facts["tasks"][task]
+        if searched == EACH:
+            values.append(reported(measures, EACH, group))
+        else:
+            values.append(measures["keywords"][searched][number])
+    kept = [value for value in values if value is not None]
+    return short(float(np.mean(kept))) if kept else ""
+
+
+def compared_table() -> str:
+    """Vectors, keywords and both: a line for each way to search."""
+    chunks = [
+        facts["tasks"][task]["chunks"]
+        for facts, task in product(with_keywords(), (*LONG_TASKS, "pages16"))
+    ]
     rows = []
-    for searched, name in BESIDE_KEYWORDS.items():
+    for searched, name in COMPARED.items():
+        count = "" if searched == "keywords" else "1"
+        if searched == EACH:
+            count = f"{min(chunks):.0f} to {max(chunks):.0f}"
+        mixed = [compared(searched, "mixed", group) for group in GROUPS[1:]]
+        cells = [compared(searched, key) for key in ("long", "unrelated", "abstracts")]
+        rows.append([name, count, *cells, " / ".join(filter(None, mixed))])
+    head = ("", "vectors", "long documents", "unrelated parts", "abstracts")
+    return table([*head, "mixed index: long / short"], rows)
 
-        def mean(keys: Iterable[str], group: str = "all", searched: str = searched) -> str:
-            """Over models and tasks, without groups of too few queries."""
-            number = GROUPS.index(group)
-            values = [
-                facts["tasks"][key]["keywords"][searched][number]
-                for facts in chosen
-                for key in keys
-            ]
-            return short(float(np.mean([value for value in values if value is not None])))
 
-        mixed = " / ".join(mean(MIXED, group) for group in GROUPS[1:])
-        cells = [mean(("essays", "docs", "wikipedia")), mean(("pages16",)), mean(("scifact",))]
-        rows.append([name, *cells, mixed])
-    head = ("", "long documents", "unrelated parts", "abstracts", "mixed index: long / short")
-    return table(head, rows)
+def audit_table() -> str:
+    """How evenly one vector represents paragraphs: a line for each audit."""
+    rows = []
+    for facts in models():
+        for audit in facts.get("audits", []):
+            spreads = [spread(audit["spread"][name]) for name in ("plain", "fair")]
+            verdicts = [audit["verdict"][name] for name in ("plain", "fair")]
+            shape = (str(audit["paragraphs"]), f"{audit['tokens']:.0f}")
+            rows.append([facts["model"], *shape, *spreads, *verdicts])
+    head = ("model", "paragraphs", "tokens of each", "spread, plain", "spread, `fair`")
+    return table([*head, "verdict, plain", "verdict, `fair`"], rows)
 
 
 def mixed_table() -> str:
@@ -546,7 +653,7 @@ def draw_gains() -> alt.LayerChart:
             "fair": reported(facts["tasks"][key], FAIR),
         }
         for facts in published
-        for key in README_TASKS
+        for key in GAIN_TASKS
     ]
     axis = {"scale": alt.Scale(domain=[0.15, 0.9]), "axis": alt.Axis(format=".1f", tickCount=8)}
     x = alt.X("plain:Q", title="plain, nDCG@10", **axis)
@@ -554,7 +661,7 @@ def draw_gains() -> alt.LayerChart:
     dots = plot(rows, x, y).mark_point(filled=True, size=70, opacity=0.85)
     dots = dots.encode(
         color=by(alt.Color, "model", [facts["model"] for facts in published], COLOURS[1:]),
-        shape=by(alt.Shape, "task", [TITLES[key] for key in README_TASKS], SHAPES),
+        shape=by(alt.Shape, "task", [TITLES[key] for key in GAIN_TASKS], SHAPES),
     )
     ends = [{"plain": end, "fair": end} for end in (0.15, 0.9)]
     line = plot(ends, x, y).mark_line(color="#aaaaaa", strokeWidth=1)
@@ -617,7 +724,7 @@ def draw_level() -> alt.HConcatChart:
     colour = by(alt.Color, "model", names, COLOURS[1:])
     shape = by(alt.Shape, "reading", LEVEL_READINGS, ("circle", "cross", "square"))
     panels = (draw(colour, shape) for draw in (draw_shares, draw_mixed))
-    return alt.hconcat(*(panel.properties(width=360, height=380) for panel in panels))
+    return alt.hconcat(*(panel.properties(width=360, height=360) for panel in panels))
 
 
 def draw_shares(colour: alt.Color, shape: alt.Shape) -> alt.LayerChart:
@@ -648,8 +755,13 @@ def draw_mixed(colour: alt.Color, shape: alt.Shape) -> alt.LayerChart:
         for facts in models()
         for name, reading in LEVEL_READINGS.items()
     ]
-    x = alt.X("long:Q", title="nDCG@10 of what asks for long documents").scale(zero=False)
-    y = alt.Y("short:Q", title="… for short documents").scale(zero=False)
+    # A step is as long on both axes.
+    ends = {
+        "scale": alt.Scale(domain=[0.15, 0.75], nice=False),
+        "axis": alt.Axis(format=".1f", values=[0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
+    }
+    x = alt.X("long:Q", title="nDCG@10 of what asks for long documents", **ends)
+    y = alt.Y("short:Q", title="nDCG@10 of what asks for short documents", **ends)
     base = plot(rows, x, y).encode(colour)
     lines = [
         base.mark_line(strokeDash=dash, strokeWidth=1.3).transform_filter(
@@ -674,10 +786,16 @@ def with_tables(text: str, tables: Mapping[str, str]) -> str:
 def pages() -> dict[Path, str]:
     """The text of each page, as the files make it."""
     tables = {
-        PAGE: {"models": model_table(), "search": search_table()},
+        PAGE: {
+            "models": model_table(),
+            "gains": gain_table(),
+            "which": which_table(),
+            "search": search_table(),
+            "audits": audit_table(),
+        },
         VECTORS_PAGE: {"vectors": vectors_table()},
         LEVEL_PAGE: {"mixed": mixed_table(), "choice": choice_table()},
-        README: {"gains": gain_table(), "which": which_table(), "keywords": keywords_table()},
+        README: {"compared": compared_table()},
     }
     return {page: with_tables(page.read_text("utf-8"), made) for page, made in tables.items()}
 
@@ -686,7 +804,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE.npz")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     for path in parser.parse_args().files:
         keep(path)
     for page, text in pages().items():
@@ -694,7 +812,7 @@ def main() -> None:
     pictures = {"measured": draw_gains, "vectors": draw_vectors, "level": draw_level}
     for name, draw in pictures.items():
         figure = draw().configure_view(stroke=None)
-        (DOCS / f"images/{name}.png").write_bytes(figure_bytes(figure, "png"))
+        (DOCS / f"images/{name}.png").write_bytes(with_few_colours(figure_bytes(figure, "png")))
 
 
 if __name__ == "__main__":

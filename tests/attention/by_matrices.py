@@ -1,6 +1,6 @@
 """The registered attention function written again over whole matrices in float64, for comparison.
 
-It shares nothing with the fast paths but `fairspan.attention.reference` and, of the plan,
+It shares nothing with the fast paths but `tests.attention.reference` and, of the plan,
 temperatures and baskets. Of texts in tiles the plan is not asked: which token stands where is found
 here, from the tokenizer and the calibration, and positions, masks and position biases follow from
 that.
@@ -22,7 +22,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from fairspan.attention.interface import NAME, attention, mask
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
-from fairspan.attention.reference import (
+from fairspan.calibration.calibration import Calibration, Side, temperature_of
+from fairspan.model.plans import make_plan
+from fairspan.model.pooling import EVENLY
+from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
+from tests.attention.reference import (
     Place,
     attention_weights,
     bias_by_position,
@@ -31,10 +35,6 @@ from fairspan.attention.reference import (
     sees_by_tile,
     tile_places,
 )
-from fairspan.calibration.calibration import Calibration, Side, temperature_of
-from fairspan.model.plans import make_plan
-from fairspan.model.pooling import EVENLY
-from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
 
 # The first of a model's `position_ids`, where it is not 0; T5 takes none.
 _FIRST_POSITION = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "mpnet": 2}
@@ -169,7 +169,7 @@ def forward_by_matrices(
         features.update(Transformer.forward(module, inputs, **kwargs))
         return features
     segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)
-    plan = make_plan(*how, inputs, side, segment, only_pooled=False)
+    plan = make_plan(*how, inputs, side, segment, None)
     given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
     temperature = temperatures_of(module.calibration, side, inputs)
     if isinstance(module.calibration.temperature, tuple):

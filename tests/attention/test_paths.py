@@ -8,16 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairspan.attention import all_rows as all_rows_module
-from fairspan.attention import interface
-from fairspan.attention.all_rows import BasketKeys, all_rows, restricted_attention
-from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention import interface, rows
+from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.interface import attention
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
-from fairspan.attention.pooled_row import pooled_row
-from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.rows import all_rows, pooled_row
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import lay_tiles
+from tests.attention.reference import attention_weights, calibrate_weights
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 N, H, K, L, D = 4, 4, 2, 37, 8
@@ -63,7 +61,7 @@ def every_row(
 ) -> Tensor:
     """[N, H, L, D] of the fast path for all rows."""
     rule = BasketRule(baskets, SpecialShares(), strength, None)
-    return all_rows(LayerInputs(0, *qkv, scale, mask, bias, causal, rule), rule).transpose(1, 2)
+    return all_rows(LayerInputs(0, *qkv, scale, mask, bias, causal, rule)).transpose(1, 2)
 
 
 def one_row(
@@ -161,8 +159,8 @@ def test_position_bias_additive_masks_and_causal_order() -> None:
 
 
 def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 rows at a time is the smallest block; a text of 200 tokens takes four. In float64, so that
-    what a kernel rounds in other blocks is 1e-16 in each of some hundred sums.
+    """64 rows at a time; a text of 200 tokens takes four blocks. In float64, so that what a kernel
+    rounds in other blocks is 1e-16 in each of some hundred sums.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 2, 2, 200, 8, generator=generator, dtype=torch.float64)
@@ -172,25 +170,9 @@ def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> 
     baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
     mask = valid[:, None, None, :].expand(2, 1, 200, 200)
     whole = every_row(qkv, baskets, mask=mask)
-    monkeypatch.setattr(all_rows_module, "_SCORES_AT_A_TIME", 1)
+    monkeypatch.setattr(rows, "_WEIGHTS_AT_A_TIME", 2 * 2 * 200 * 64)
     in_blocks = every_row(qkv, baskets, mask=mask)
     assert torch.allclose(whole, in_blocks, rtol=0, atol=1e-13)
-
-
-def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
-    """Devices without PyTorch's CPU kernel take the other branch; gradients force it here."""
-    q, k, v = (
-        torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)).double()
-        for s in range(3)
-    )
-    bias = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
-    basket = BasketKeys(k, v, bias, None)
-    how = (SCALE, None, None, False, None)
-    out, log_mass = restricted_attention(q, basket, LayerInputs(0, q, k, v, *how))
-    trained = q.clone().requires_grad_()
-    portable, portable_mass = restricted_attention(q, basket, LayerInputs(0, trained, k, v, *how))
-    assert torch.allclose(out, portable, rtol=0, atol=1e-13)
-    assert torch.allclose(log_mass, portable_mass, rtol=0, atol=1e-13)
 
 
 def test_rows_that_miss_a_basket_have_a_gradient() -> None:
@@ -203,29 +185,6 @@ def test_rows_that_miss_a_basket_have_a_gradient() -> None:
     every_row(qkv, baskets, half, mask=seen[None, None]).sum().backward()
     assert query.grad is not None
     assert query.grad.isfinite().all()
-
-
-def test_segments_of_any_lengths() -> None:
-    """Texts with different numbers of segments of different lengths, one text a single segment."""
-    qkv = tensors()
-    valid = padding("right")
-    segment = torch.stack(
-        [
-            torch.bucketize(torch.arange(L), torch.tensor(b))
-            for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])
-        ]
-    )
-    mask = valid[:, None, None, :].expand(N, 1, L, L)
-    bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
-    for bos, eos in itertools.product((None, "equal"), (None, "original")):
-        special = SpecialShares(bos, eos)  # type: ignore[arg-type]
-        baskets = segment_baskets(valid, segment, own_bos=bos is not None, own_eos=eos is not None)
-        reference = exact(qkv, bias, baskets, special, None)
-        if special == SpecialShares():
-            fast = every_row(qkv, baskets, mask=mask)
-            assert closeness(fast, reference, valid) <= 1e-5
-        row = one_row(qkv, valid[:, None, None], FIRST, baskets, special)
-        assert error(row, reference[:, :, 0]) <= 1e-5
 
 
 def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:

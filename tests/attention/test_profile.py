@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import fairspan
-from fairspan.attention import pooled_row as average_row_module
+from fairspan.attention import rows as average_row_module
 from fairspan.encoding.attention_profile import (
     NO_CHARACTER,
     AttentionRow,

@@ -23,11 +23,11 @@ import fairspan
 from fairspan import SegmentedText
 from fairspan.attention import tile_rows as tile_rows_module
 from fairspan.attention.plan import Plan
-from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
-from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
+from fairspan.attention.tiles import GLOBAL, NO_TILE, lay_tiles
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model import splitting, tiling
 from tests.attention.by_matrices import matrices_instead
+from tests.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from tests.attention.test_architectures import error, outputs
 from tests.attention.test_profile import LargestTensor
 from tests.builders.tiny import ARCHITECTURES, ONE_EACH, POOLINGS, SIDES, Kind, tiny_model, words
@@ -118,7 +118,7 @@ def test_what_is_seen_by_hand() -> None:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[list[int], int, int, int, bool, list[list[int]] | None]:
-    """Lengths, tile size, shared tokens, the padding's side, and perhaps segments of texts."""
+    """Lengths, tile size, global tokens, the padding's side, and perhaps segments of texts."""
     lengths = draw(st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any))
     size, lead, trail = draw(st.integers(1, 9)), draw(st.integers(0, 3)), draw(st.integers(0, 2))
     segments = None
@@ -149,7 +149,7 @@ def test_tiles_lie_where_the_definition_has_them(drawn: Any) -> None:
         cut = {"longest": longest, "segment": segments[text]} if segmented else {"longest": size}
         wanted = tile_places(count, lead=lead, trail=trail, **cut)
         assert tiles.position[text, where].tolist() == [place.position for place in wanted]
-        numbers = [SHARED if place.tile is None else place.tile for place in wanted]
+        numbers = [GLOBAL if place.tile is None else place.tile for place in wanted]
         assert tiles.tile[text, where].tolist() == numbers
         assert set(tiles.tile[text][~valid[text]].tolist()) <= {NO_TILE}
         runs = [numbers.count(tile) for tile in range(max([*numbers, -1]) + 1)]
@@ -750,7 +750,7 @@ def test_a_module_of_several_layers_is_not_computed_again() -> None:
 
 
 def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:
-    """It has fewer tokens than are shared: the first after the prompt is </s>."""
+    """It has fewer tokens than are global: the first after the prompt is </s>."""
     model = copy.deepcopy(make_tiny("bert", "cls")).double()
     model[1].include_prompt = False
     fair = fairspan.calibrate(model, "tiles-7")

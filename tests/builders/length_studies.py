@@ -11,13 +11,10 @@ import polars as pl
 from scipy import stats
 
 from fairspan.calibration.treatment import as_treatment
-from fairspan.runs.entries import as_json, read_entries
-from fairspan.runs.header import Header, Timings
 from fairspan.runs.log import RunLog
-from fairspan.runs.writer import LogWriter
 from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
-from fairspan.studies.logs import read_log
+from tests.builders.simulated import header_of, write_log
 
 LENGTHS = (50, 100, 200, 400)
 PLAIN = as_treatment("plain").name
@@ -104,28 +101,13 @@ def study_of(
 ) -> RunLog:
     """A study whose mean cosines are `curves`."""
     options = CollapseOptions(treatments=list(curves) if treatments is None else treatments)
+    entries = [{"length": length, "texts": texts, "tokens": float(length)} for length in lengths]
     header = {
-        "verb": "collapse",
-        "run": "m-12345678",
-        "model": {"name": "m", "fingerprint": "f"},
         "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "study": {
-            "lengths": [
-                {"length": length, "texts": texts, "tokens": float(length)} for length in lengths
-            ],
-            "paired": changes.pop("paired", True),
-        },
-        "token_unit": "tokens",
-        "seed": 0,
-        "spec": options.asked,
-        "analysis": as_json(options.analysis),
-        "notes": [],
-        **changes,
+        "study": {"lengths": entries, "paired": changes.pop("paired", True)},
     }
-    writer = LogWriter(folder, read_entries(Header, header))
-    writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths), *rows]))
-    writer.finish("complete", Timings(seconds=1.5))
-    return read_log(folder)
+    table = rows_of([*text_rows_of(curves, lengths, tokens or lengths), *rows])
+    return write_log(folder, header_of(options, **{**header, **changes}), [table])
 
 
 def above(*excess: float, base: float = 0.5) -> list[float]:

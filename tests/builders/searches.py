@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.entries import as_json, read_entries
-from fairspan.runs.header import Header, Timings
 from fairspan.runs.log import RunLog
-from fairspan.runs.writer import LogWriter
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.ranking import SCHEMA
-from fairspan.studies.logs import read_log
+from tests.builders.simulated import header_of, write_log
+from tests.builders.verbs import article
 
 Value = Callable[[str, str, int, int], float]
 """What an arm, such as "fair" or "plain/parts-all", gets under a metric at a fifth (from 1) of the
@@ -47,6 +45,13 @@ def write_beir(
     judged = [f"{id}\t{one}\t{gain}" for id, own in relevant.items() for one, gain in own.items()]
     (folder / "qrels" / "test.tsv").write_text("\n".join(judged), encoding="utf-8")
     return str(folder)
+
+
+def write_articles_task(folder: Path, numbers: Sequence[int]) -> str:
+    """A question about each of these articles."""
+    texts = [{"id": f"d{number}", "text": article(number)} for number in numbers]
+    asked = [{"id": f"q{n}", "text": f"w{n % 90}", "document": f"d{n}"} for n in numbers]
+    return write_beir(folder, texts, asked)
 
 
 def is_long(cluster: int) -> bool:
@@ -80,38 +85,40 @@ def rows_of(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
-    """A log of these rows, whose order means nothing."""
-    arms = rows.select("treatment", "index").unique(maintain_order=True).rows()
-    treatments = [name for name in dict.fromkeys(rows["treatment"]) if name != "keywords"]
-    settings = {"treatments": treatments, **changes.pop("spec", {})}
-    settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
-    options = EvaluateOptions(**settings)
+def costs_of(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """What the indexes of vectors take: of whole documents one vector, and else four."""
     documents = rows["document"].n_unique()
-    cost = {"documents": documents, "tokens": 20000, "seconds": 1.5}
+    first, *others = rows.select("treatment", "index").unique(maintain_order=True).rows()
     costs = []
-    for treatment, index in arms:
+    for treatment, index in (first, *others):
         if index in ("keywords", "fused"):
             continue
         vectors = documents if index == "whole" else 4 * documents
-        changed = None if (treatment, index) == arms[0] or index != "whole" else documents
-        size = {"vectors": vectors, "bytes": vectors * 384 * 4, "changed": changed}
-        distance = None if changed is None else 0.125
-        costs.append({"treatment": treatment, "index": index, "distance": distance} | cost | size)
+        moved = {"changed": documents, "distance": 0.125}
+        if (treatment, index) == first or index != "whole":
+            moved = {"changed": None, "distance": None}
+        cost = {"documents": documents, "tokens": 20000, "seconds": 1.5, **moved}
+        size = {"vectors": vectors, "bytes": vectors * 384 * 4}
+        costs.append({"treatment": treatment, "index": index, **cost, **size})
+    return costs
+
+
+def log_of(folder: Path, rows: pl.DataFrame, **changes: Any) -> RunLog:
+    """A log of these rows, whose order means nothing."""
+    settings: dict[str, Any] = {
+        "treatments": [name for name in dict.fromkeys(rows["treatment"]) if name != "keywords"],
+        **changes.pop("spec", {}),
+        "metrics": [name for name in dict.fromkeys(rows["measure"]) if name != "rank"],
+    }
     task = {"source": "passages", "names": ["passages from t"], "fingerprints": ["f"]}
-    task |= {"queries": rows["query"].n_unique(), "documents": documents, "positions": "fifths"}
-    header = {"verb": "evaluate", "run": "m-12345678", "token_unit": "tokens", "seed": 0}
-    header |= {"model": {"name": "m", "fingerprint": "f"}, "notes": []}
-    header |= {"task": {**task, "clusters": rows["cluster"].n_unique()}}
-    header |= {"spec": options.asked, "analysis": as_json(options.analysis)}
-    study = {"window": WINDOW, "kind": "passages", "drawn_from": None, "costs": costs}
-    study["drawn"] = None
-    header["study"] = {name: changes.pop(name, value) for name, value in study.items()}
-    header |= changes
-    writer = LogWriter(folder, read_entries(Header, header))
-    writer.add(rows.sample(fraction=1, shuffle=True, seed=3) if shuffled else rows)
-    writer.finish("complete", Timings(seconds=1.5))
-    return read_log(folder)
+    task |= {"positions": "fifths"}
+    counts = {"queries": "query", "documents": "document", "clusters": "cluster"}
+    task |= {name: rows[column].n_unique() for name, column in counts.items()}
+    study = {"window": WINDOW, "kind": "passages", "drawn_from": None, "drawn": None}
+    study["costs"] = costs_of(rows)
+    study = {name: changes.pop(name, value) for name, value in study.items()}
+    header = header_of(EvaluateOptions(**settings), **{"task": task, "study": study, **changes})
+    return write_log(folder, header, [rows.sample(fraction=1, shuffle=True, seed=3)])
 
 
 def noise(scale: float = 0.05) -> Value:

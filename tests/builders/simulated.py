@@ -14,6 +14,7 @@ import polars as pl
 from fairspan.runs.entries import as_json, read_entries
 from fairspan.runs.header import Header, Timings
 from fairspan.runs.log import RunLog
+from fairspan.runs.options import StudyOptions
 from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.rows import SCHEMA
@@ -72,9 +73,24 @@ def _document(n: int, plan: Plan, number: int, order: int) -> dict[str, Any]:
 def header(treatments: Sequence[Any], **changes: Any) -> Header:
     options = AuditOptions(treatments=treatments, **changes.pop("spec", {}))
     corpus = {"name": "c", "fingerprint": "f", "languages": ["en"]}
-    entries = {"verb": "audit", "run": "m-12345678", "model": {"name": "m", "fingerprint": "f"}}
-    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": options.asked}
-    return read_entries(Header, {**entries, "analysis": as_json(options.analysis), **changes})
+    return header_of(options, **{"corpus": corpus, "plans": ["en"], "documents": 24, **changes})
+
+
+def header_of(options: StudyOptions, **entries: Any) -> Header:
+    """The header of a run that was asked for with these options."""
+    asked = {"verb": options.verb, "spec": options.asked, "analysis": as_json(options.analysis)}
+    model = {"name": "m", "fingerprint": "f"}
+    return read_entries(Header, {"run": "m-12345678", "model": model, **asked, **entries})
+
+
+def write_log(
+    folder: Path, header: Header, tables: Iterable[pl.DataFrame], status: str = "complete"
+) -> RunLog:
+    writer = LogWriter(folder, header)
+    for table in tables:
+        writer.add(table)
+    writer.finish(status, Timings(seconds=1.5))
+    return read_log(folder)
 
 
 def with_entries(log: RunLog, **entries: Any) -> RunLog:
@@ -98,11 +114,7 @@ def simulated_log(
     status: str = "complete",
     **changes: Any,
 ) -> RunLog:
-    writer = LogWriter(folder, header(treatments, **changes))
-    for table in tables:
-        writer.add(table)
-    writer.finish(status, Timings(seconds=1.5))
-    return read_log(folder)
+    return write_log(folder, header(treatments, **changes), tables, status)
 
 
 def attention_rows(

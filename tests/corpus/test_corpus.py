@@ -142,14 +142,6 @@ def test_titles_are_kept_whole_numbers_are_ids_and_other_fields_ignored(
     assert corpus.segments == (Segment("7", "en", "x", "T"), Segment("8", "en", "y"))
 
 
-def test_only_the_languages_asked_for_are_opened(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, TEXTS)
-    (folder / "hi.jsonl").write_bytes(b"\xff not even text")
-    assert Corpus.read(folder, ["de", "en"]).languages == ("de", "en")
-    with pytest.raises(CorpusError, match=r"hi\.jsonl, line 1"):
-        Corpus.read(folder)
-
-
 def test_missing_translations(tmp_path: Path) -> None:
     more = {f"x{number}": "more" for number in range(5)}
     folder = write_folder(

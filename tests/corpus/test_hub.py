@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,42 +30,36 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     datasets.enable_progress_bars()
 
 
+def clone(folder: Path, configurations: Mapping[str, Mapping[str, Rows]]) -> None:
+    """A dataset repository: configurations, their splits, and the header of README.md that
+    describes them."""
+    described = []
+    for configuration, splits in configurations.items():
+        (folder / configuration).mkdir(parents=True)
+        files = [{"split": split, "path": f"{configuration}/{split}.parquet"} for split in splits]
+        for file, rows in zip(files, splits.values(), strict=True):
+            write(folder / file["path"], rows)
+        described.append({"config_name": configuration, "data_files": files})
+    (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(described)}\n---\n")
+
+
 @pytest.fixture
 def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     """Put a dataset on a hub that answers from a clone; returns its name."""
     import datasets
 
-    def on_hub(configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet") -> str:
-        clone(tmp_path / "wiki", configurations, ending)
+    place = str(tmp_path / "wiki")
+
+    def on_hub(configurations: Mapping[str, Mapping[str, Rows]]) -> str:
+        clone(tmp_path / "wiki", configurations)
         for name in ("load_dataset", "get_dataset_config_names", "get_dataset_split_names"):
-            monkeypatch.setattr(
-                datasets, name, _instead(getattr(datasets, name), str(tmp_path / "wiki"))
-            )
+            function = getattr(datasets, name)
+            instead = lambda asked, *rest, function=function, **more: function(place, *rest, **more)  # noqa: E731
+            monkeypatch.setattr(datasets, name, instead)
         monkeypatch.setattr(hub, "_revision", lambda name: None)
         return NAME
 
     return on_hub
-
-
-def _instead(function: Callable[..., Any], place: str) -> Callable[..., Any]:
-    return lambda asked, *rest, **options: function(place, *rest, **options)
-
-
-def clone(
-    folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet"
-) -> str:
-    """A dataset repository: configurations, their splits, and the header of README.md that
-    describes them.
-    """
-    described = []
-    for configuration, splits in configurations.items():
-        (folder / configuration).mkdir(parents=True)
-        for split, rows in splits.items():
-            write(folder / configuration / f"{split}{ending}", rows)
-        files = [{"split": split, "path": f"{configuration}/{split}{ending}"} for split in splits]
-        described.append({"config_name": configuration, "data_files": files})
-    (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(described)}\n---\n")
-    return str(folder)
 
 
 def rows(language: str) -> list[dict[str, object]]:
@@ -91,23 +84,53 @@ def test_where_languages_are(put: Put, configurations: Mapping[str, Mapping[str,
     assert (corpus.name, corpus.languages) == (NAME, ("en", "de"))
     assert corpus.fingerprint == Corpus.from_segments("x", segments(TEXTS)).fingerprint
     assert Corpus.read(name, ["de"]).languages == ("de",)
-    with pytest.raises(
-        CorpusError, match=r"has no language 'fr'\. Languages there: (en, de|de, en)\."
-    ):
-        Corpus.read(name, ["fr"])
+    said = said_by(Corpus.read, name, ["fr"], kind=CorpusError)
+    assert "has no language 'fr'. Languages there: " in said
 
 
-def test_a_split_that_does_not_name_its_language(put: Put) -> None:
+def test_a_split_that_does_not_name_its_language(put: Put, tmp_path: Path) -> None:
     name = put({"default": {"train": rows("en"), "test": rows("de")}})
-    with pytest.raises(
-        CorpusError,
-        match=r"wiki has several splits: name one of train, test, as in owner/wiki:train",
-    ):
-        Corpus.read(name, ["en"])
+    said = said_by(Corpus.read, name, ["en"], kind=CorpusError)
+    assert said.endswith("several splits: name one of train, test, as in owner/wiki:train.")
     assert Corpus.read(f"{name}:train").languages == ("und",)
     assert Corpus.read(f"{name}:default:test", ["de"]).text("a", "de") == TEXTS["de"]["a"]
-    with pytest.raises(CorpusError, match=r"has no configuration 'other': name one of default"):
-        Corpus.read(f"{name}:other:test")
+    said = said_by(Corpus.read, f"{name}:other:test", kind=CorpusError)
+    assert "has no configuration 'other': name one of default" in said
+    (tmp_path / "wiki" / "default" / "train.parquet").write_bytes(b"no parquet")
+    said = said_by(Corpus.read, f"{name}:train", kind=CorpusError)
+    assert re.search(r"^the dataset owner/wiki.* could not be (loaded|read): ", said)
+
+
+def test_configurations_with_other_names_are_no_languages(put: Put) -> None:
+    """As those of wikimedia/wikipedia."""
+    name = put(_configurations("20231101.de", "20231101.en"))
+    listed = "several configurations: name one of 20231101.de, 20231101.en, as in owner/wiki:2023"
+    for languages in (None, ["en"]):
+        assert listed in said_by(Corpus.read, name, languages, kind=CorpusError)
+    english = Corpus.read(f"{name}:20231101.en", ["en"])
+    assert english.text(*english.segments[0].id, "en") == "In 20231101.en."
+
+
+def test_what_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be reached, does not know the dataset, or its library is missing."""
+    import datasets
+
+    name = "owner/nothing"
+    unreached = (
+        f"there is no file or folder '{name}', and the Hugging Face hub could not be reached"
+    )
+    assert said_by(Corpus.read, name, kind=CorpusError).startswith(unreached)
+
+    def nowhere(name: str) -> list[str]:
+        raise datasets.exceptions.DatasetNotFoundError(f"No '{name}' on the Hub\nor anywhere")
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", nowhere)
+    monkeypatch.setattr(hub, "_revision", lambda name: None)
+    said = said_by(Corpus.read, "nothing", kind=CorpusError)
+    assert "the Hugging Face hub has no dataset of that name that you may read" in said
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    said = said_by(Corpus.read, name, kind=MissingExtra)
+    assert "pip install 'fairspan[datasets]'" in said
 
 
 def _configurations(*names: str) -> dict[str, dict[str, Rows]]:
@@ -134,18 +157,6 @@ def test_only_the_first_language_is_opened(put: Put, monkeypatch: pytest.MonkeyP
     assert opened[1:] == ["de", "fr"]
 
 
-def test_configurations_with_other_names_are_no_languages(put: Put) -> None:
-    """As those of wikimedia/wikipedia."""
-    name = put(_configurations("20231101.de", "20231101.en"))
-    for languages in (None, ["en"]):
-        assert said_by(Corpus.read, name, languages, kind=CorpusError) == (
-            "owner/wiki has several configurations: name one of 20231101.de, 20231101.en, as in "
-            "owner/wiki:20231101.de."
-        )
-    english = Corpus.read(f"{name}:20231101.en", ["en"])
-    assert english.text(*english.segments[0].id, "en") == "In 20231101.en."
-
-
 def test_faults_have_their_row(put: Put) -> None:
     bad = [{"id": "b", "title": None, "text": "x"}, {"id": "e", "title": "", "text": ""}]
     name = put({"default": {"en": rows("en"), "de": [*rows("de"), *bad]}})
@@ -159,20 +170,6 @@ def test_records_are_read_from_the_beginning_every_time(put: Put) -> None:
     for _ in range(2):
         records = [(record.fields["id"], record.number) for record in source.records()]
         assert records == [("a", 1), ("b", 2), ("c", 3)]
-
-
-def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
-    name = put({"default": {"en": rows("en")}})
-    (tmp_path / "wiki" / "default" / "en.parquet").write_bytes(b"no parquet")
-    said = said_by(Corpus.read, name, kind=CorpusError)
-    assert re.search(r"^the dataset owner/wiki.* could not be (loaded|read): ", said)
-
-
-def test_the_hub_cannot_be_reached() -> None:
-    assert said_by(Corpus.read, "owner/nothing", kind=CorpusError) == (
-        "there is no file or folder 'owner/nothing', and the Hugging Face hub could not be reached "
-        "to look for a dataset of that name."
-    )
 
 
 def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,25 +189,3 @@ def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(datasets, function, lambda *given, revision, real=real: real(*given))
     assert open_source(f"{name}:en").identity["revision"] == "abc"
     assert asked == ["abc"]
-
-
-def test_the_hub_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    def nowhere(name: str) -> list[str]:
-        raise datasets.exceptions.DatasetNotFoundError(
-            f"Dataset '{name}' doesn't exist on the Hub\nor anywhere"
-        )
-
-    monkeypatch.setattr(datasets, "get_dataset_config_names", nowhere)
-    monkeypatch.setattr(hub, "_revision", lambda name: None)
-    with pytest.raises(
-        CorpusError, match="the Hugging Face hub has no dataset of that name that you may read"
-    ):
-        Corpus.read("nothing")
-
-
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[datasets\]'"):
-        Corpus.read("owner/wiki")

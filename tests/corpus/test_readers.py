@@ -28,17 +28,18 @@ def said(place: Path, languages: list[str] | None = None) -> str:
     return said_by(Corpus.read, place, languages, kind=CorpusError)
 
 
+UNREADABLE = "JSON that cannot be read ("
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            b'{"id": "b", "text": "x"',
-            "not JSON (Expecting ',' delimiter, character 24). Each line holds one object.",
-        ),
+        pytest.param(b"[" * 200_000, UNREADABLE, id="deep"),
+        pytest.param(b'{"id": ' + b"9" * 5000 + b"}", UNREADABLE, id="long number"),
+        (b'{"id": "b", "text": "x"', "not JSON (Expecting ',' delimiter, character 24). Each line"),
         (b"[", "not JSON (Expecting value, character 2). Each line holds one object."),
         (b'"b"', 'not an object but "b". Each line holds one object.'),
         (b'{"id": "b", "body": "x"}', "there is no field 'text'. Fields there: id, body."),
-        (b'{"id": "b", "text": 5}', "'text' must be text, got 5."),
         (b'{"id": "b", "text": ["x"]}', "'text' must be text, got [\"x\"]."),
         (b'{"id": 1.5, "text": "x"}', "'id' must be text or a whole number, got 1.5."),
         (b'{"id": true, "text": "x"}', "'id' must be text or a whole number, got true."),
@@ -46,40 +47,25 @@ def said(place: Path, languages: list[str] | None = None) -> str:
         (b'{"id": "b", "text": " \\n\\u3000\\t"}', "'text' is empty."),
         (b'{"id": "b", "text": "x", "title": 1984}', "'title' must be text, got 1984."),
         (b'{"id": "a", "text": "x"}', "the id 'a' was already used at en.jsonl, line 1."),
-        (
-            b'{"id": "b", "text": "caf\xe9"}',
-            "byte 25 of the line (0xe9) is not UTF-8. Save the file as UTF-8.",
-        ),
-        (
-            b'{"id": "b", "text": "ab\\ud800c"}',
-            "'text' has a lone surrogate (\\ud800) after 2 characters, which no tokenizer accepts.",
-        ),
+        (b'{"id": "b", "text": "caf\xe9"}', "byte 25 of the line (0xe9) is not UTF-8."),
+        (b'{"id": "b", "text": "ab\\ud800c"}', "'text' has a lone surrogate (\\ud800) after 2"),
     ],
 )
 def test_every_fault_has_its_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
     """Line 2 is blank and counts; the good line after the fault does not hide it."""
-    (tmp_path / "en.jsonl").write_bytes(
-        GOOD + b"\n" + line + b"\n" + b'{"id": "z", "text": "Last."}\n'
-    )
+    (tmp_path / "en.jsonl").write_bytes(GOOD + b"\n" + line + b'\n{"id": "z", "text": "Last."}\n')
     write(tmp_path / "de.jsonl", [{"id": "a", "text": "Ein Text."}])
-    assert said(tmp_path, ["en"]) == f"en.jsonl, line 3: {message}"
-    assert said(tmp_path / "en.jsonl", ["en"]) == f"en.jsonl, line 3: {message}"
-
-
-def test_json_that_python_cannot_hold(tmp_path: Path) -> None:
-    for content in (b"[" * 200_000, b'{"id": ' + b"9" * 5000 + b"}"):
-        (tmp_path / "en.jsonl").write_bytes(content)
-        assert said(tmp_path).startswith("en.jsonl, line 1: JSON that cannot be read (")
+    for place in (tmp_path, tmp_path / "en.jsonl"):
+        assert said(place, ["en"]).startswith(f"en.jsonl, line 3: {message}")
 
 
 def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
     """Over all files: three in de.jsonl, of which the first is told, and one in en.jsonl."""
     (tmp_path / "de.jsonl").write_bytes(GOOD + b'oh\n{"id": "b"}\n{"id": "a", "text": "again"}\n')
     (tmp_path / "en.jsonl").write_bytes(GOOD + b'{"id": "b", "text": ""}\n')
-    assert said(tmp_path) == (
-        "de.jsonl, line 2: not JSON (Expecting value, character 1). Each line holds one object. "
-        "(and 3 more)"
-    )
+    first = said(tmp_path)
+    assert first.startswith("de.jsonl, line 2: not JSON (Expecting value, character 1).")
+    assert first.endswith(" (and 3 more)")
     assert said(tmp_path, ["en"]) == "en.jsonl, line 2: 'text' is empty."
 
 
@@ -98,7 +84,6 @@ def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
 )
 def test_harmless_differences(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
-    write(tmp_path / "de.jsonl", [{"id": "a", "text": "Ein Text."}])
     assert Corpus.read(tmp_path, ["en"]).text("a", "en") == "One text."
 
 
@@ -117,17 +102,15 @@ def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
 
 
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
-    path = tmp_path / "all.jsonl"
-    path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
-    wrong = "all.jsonl, line 2: earlier records have"
-    assert said(path, ["en"]) == f"{wrong} a 'language': give all one, or none."
-    absent = path.read_bytes()
-    path.write_bytes(absent.replace(b'"y"}', b'"y", "language": null}'))
-    assert said(path) == f"{wrong} a 'language': give all one, or none."
-    path.write_bytes(b"\n".join(reversed(absent.splitlines())))
-    assert said(path) == f"{wrong} no 'language': give all one, or none."
-    path.write_bytes(absent.replace(b'"y"}', b'"y", "language": 4}'))
-    assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
+    plain, english = {"id": "a", "text": "x"}, {"id": "b", "text": "y", "language": "en"}
+    for rows, fault in (
+        ([english, plain], "earlier records have a 'language': give all one, or none."),
+        ([english, {**plain, "language": None}], "earlier records have a 'language': give"),
+        ([plain, english], "earlier records have no 'language': give all one, or none."),
+        ([english, {**plain, "language": 4}], "'language' must be text such as \"en\", got 4."),
+    ):
+        path = write(tmp_path / "all.jsonl", rows)
+        assert said(path).startswith(f"all.jsonl, line 2: {fault}")
 
 
 def test_the_same_id_twice_in_one_file(tmp_path: Path) -> None:
@@ -146,18 +129,19 @@ def test_the_same_id_twice_in_one_file(tmp_path: Path) -> None:
 
 def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
     path = tmp_path / "en.parquet"
-    pl.DataFrame({"id": ["a", "b", "a"], "text": ["x", None, "y"]}).write_parquet(path)
-    assert said(path, ["en"]) == "en.parquet, row 2: 'text' must be text, got null. (and 1 more)"
-    pl.DataFrame({"id": ["a", "a"], "text": ["x", "y"]}).write_parquet(path)
-    assert (
-        said(path, ["en"]) == "en.parquet, row 2: the id 'a' was already used at en.parquet, row 1."
-    )
-    pl.DataFrame({"id": ["a"], "body": ["x"]}).write_parquet(path)
-    assert said(path, ["en"]) == "en.parquet has no column 'text'. Columns there: id, body."
-    path.write_bytes(GOOD)
-    assert said(path).startswith("en.parquet is not a Parquet file: ")
-    path.write_bytes(b"")
-    assert said(path).startswith("en.parquet is not a Parquet file: ")
+    for columns, fault in (
+        (
+            {"id": ["a", "b", "a"], "text": ["x", None, "y"]},
+            ", row 2: 'text' must be text",
+        ),
+        ({"id": ["a", "a"], "text": ["x", "y"]}, ", row 2: the id 'a' was already used"),
+        ({"id": ["a"], "body": ["x"]}, " has no column 'text'. Columns there: id, body."),
+    ):
+        pl.DataFrame(columns).write_parquet(path)
+        assert said(path, ["en"]).startswith(f"en.parquet{fault}")
+    for content in (GOOD, b""):
+        path.write_bytes(content)
+        assert said(path).startswith("en.parquet is not a Parquet file: ")
 
 
 def test_a_cut_off_gzip_file(tmp_path: Path) -> None:

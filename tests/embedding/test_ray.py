@@ -188,28 +188,6 @@ def test_killed_drivers_leave_every_row_once(
     assert_same(tmp_path / "here", on_one_machine)
 
 
-@pytest.mark.slow
-def test_an_actor_that_dies_is_started_again(
-    cluster: str, documents: Path, on_one_machine: Path, model: str, tmp_path: Path
-) -> None:
-    from fairspan.embedding.ray_engine import RayActors
-
-    killed: list[int] = []
-    embed_one = RayActors._embed
-
-    def killing(self: RayActors, actor: Any, alone: Any, unit: Any) -> Any:
-        if unit.number == 3 and not killed:
-            killed.append(unit.number)
-            self._ray.kill(actor, no_restart=False)
-        return embed_one(self, actor, alone, unit)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RayActors, "_embed", killing)
-        embed(model, documents, tmp_path / "out", engine="ray", actors=1, **TENS)
-    assert killed
-    assert_same(tmp_path / "out", on_one_machine)
-
-
 class Deadly(str):
     """A text that ends the process that receives it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,45 +40,30 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(write_articles(tmp_path / "corpus"))
 
 
-def chunked(size: int, *, normalise: bool = True) -> ObjectEncoder:
-    """Reads texts in chunks of so many characters."""
-    encoder = ObjectEncoder(Words())
-    encoder.chunks = ChunkMean(Characters(), size, normalise=normalise)
-    return encoder
-
-
-def vectors_of(encoder: ObjectEncoder, texts: Sequence[Text]) -> np.ndarray:
-    with Store(":memory:") as store:
-        return Embedder(store, 500, Tally(), Silent()).embed(encoder, texts)
-
-
-def test_the_mean_by_hand() -> None:
-    encoder = chunked(25)
+@pytest.mark.parametrize("normalise", [True, False])
+def test_the_mean_by_hand_of_chunks_that_are_stored(normalise: bool) -> None:
+    """As texts of their own, so that an index of chunks finds them; each is embedded and counted
+    once."""
+    encoder, tally = ObjectEncoder(Words()), Tally()
+    encoder.chunks = ChunkMean(Characters(), 25, normalise=normalise)
     long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
     both = [f"{FIRST} {SECOND}", THIRD]
     parts = [[chunk.text for chunk in row] for row in encoder.pieces([long, short])]
     assert parts == [both, [FIRST]]
-    first, second, alone = (unit(vector) for vector in embed([*both, FIRST]).astype(np.float64))
-    means = vectors_of(encoder, [long, short])
-    np.testing.assert_allclose(means, [unit(first + second), alone], atol=1e-6)
-    raw = vectors_of(chunked(25, normalise=False), [long])
-    np.testing.assert_allclose(raw[0], embed(both).mean(axis=0), atol=1e-6)
-
-
-def test_chunks_are_stored_as_texts_of_their_own() -> None:
-    """So that an index of chunks finds them; each is embedded and counted once."""
-    encoder, text, tally = chunked(25), Text(f"{FIRST} {SECOND} {THIRD}", 38), Tally()
-    chunks = [Text(f"{FIRST} {SECOND}", 22), Text(THIRD, 15)]
+    first, second, alone = embed([*both, FIRST]).astype(np.float64)
+    expected = [unit(unit(first) + unit(second)), unit(alone)]
+    if not normalise:
+        expected = [(first + second) / 2, alone]
     with Store(":memory:") as store:
         embedder = Embedder(store, 100, tally, Silent())
-        mean = embedder.embed(encoder, [text, text])
-        assert (tally.computed, tally.stored, tally.computed_tokens) == (2, 0, 37)
+        means = embedder.embed(encoder, [long, short, long])
+        np.testing.assert_allclose(means, [*expected, expected[0]], atol=1e-6)
+        assert (tally.computed, tally.stored, tally.computed_tokens) == (3, 0, 37 + 12)
         plain = ObjectEncoder(Words())
-        assert not store.missing([plain.key(chunk) for chunk in chunks])
-        assert embedder.embed(encoder, [text]).tobytes() == mean[:1].tobytes()
+        assert not store.missing([plain.key(Text(text, 1)) for text in (*both, FIRST)])
         again = Embedder(store, 100, tally, Silent())
-        assert again.embed(encoder, [text]).tobytes() == mean[:1].tobytes()
-        assert (tally.computed, tally.stored) == (2, 2)
+        assert again.embed(encoder, [long]).tobytes() == means[:1].tobytes()
+        assert (tally.computed, tally.stored) == (3, 2)
 
 
 @pytest.mark.parametrize(("name", "size"), [("chunk-mean-8", 8), ("chunk-mean-window", 20)])

@@ -22,6 +22,7 @@ from fairspan.encoding.cutting import Count, cut_texts, fewest_parts
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.model.build import copy_sharing_weights
 from tests.builders.tiny import words
+from tests.design.test_design import Words as Counter
 
 Make = Callable[..., SentenceTransformer]
 
@@ -42,28 +43,12 @@ def by_bytes() -> ModelTokens:
     return ModelTokens(model)
 
 
-class Words:
+class Words(Counter):
     """A counter whose tokens are words, between two special ones; every joint of two sentences adds
     so many."""
 
-    unit = "tokens"
-    window = None
-
-    def __init__(self, joint: int = 0) -> None:
-        self.joint = joint
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return [len(text.split()) for text in texts]
-
-    def count_whole(self, texts: Sequence[str]) -> list[int]:
-        joints = [self.joint * max(0, text.count(".") - 1) for text in texts]
-        return [count + more + 2 for count, more in zip(self.count(texts), joints, strict=True)]
-
     def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
         return [[match.start() for match in re.finditer(r"\S+", text)] for text in texts]
-
-    def cut(self, texts: Sequence[str], length: int) -> list[str]:
-        raise NotImplementedError
 
 
 def cut(
@@ -102,6 +87,11 @@ def test_parts_hold_everything_and_are_never_too_long(
             assert all(part[-1] in '.!?"。！？”）।' for part in parts)
 
 
+def sentences(lengths: Sequence[int]) -> str:
+    """Sentences of so many words."""
+    return " ".join("Word" + " word" * (length - 1) + "." for length in lengths)
+
+
 @pytest.mark.parametrize(("size", "expected"), [(20, [20]), (8, [4, 8, 8]), (7, [4, 5, 3, 5, 3])])
 def test_borders_are_at_the_nearest_ends_of_sentences(size: int, expected: list[int]) -> None:
     """By hand: 20 words, and sentences that begin at words 4, 9, 12 and 17.
@@ -109,8 +99,7 @@ def test_borders_are_at_the_nearest_ends_of_sentences(size: int, expected: list[
     At most 8: three parts begin at 6 and 13, near 4 and 12. At most 7: four would begin at 5, 10
     and 15, near 4, 9 and 17, and the third would have 8; five begin at 4, 8, 12 and 16.
     """
-    said = [" ".join(["Word", *["word"] * (length - 1)]) + "." for length in (4, 5, 3, 5, 3)]
-    _, parts = cut(" ".join(said), Words(), size)
+    _, parts = cut(sentences((4, 5, 3, 5, 3)), Words(), size)
     assert [len(part.split()) for part in parts] == expected
 
 
@@ -121,8 +110,7 @@ def test_borders_are_at_the_nearest_ends_of_sentences(size: int, expected: list[
 )
 def test_sentences_of_any_length(size: int, sizes: list[int], joint: int) -> None:
     """Also if sentences have more or fewer tokens together than alone."""
-    said = [" ".join(["Word", *["word"] * (length - 1)]) + "." for length in sizes]
-    text = " ".join(said)
+    text = sentences(sizes)
     counter = Words(joint=joint)
     spans, parts = cut(text, counter, size)
     assert_whole(text, spans)

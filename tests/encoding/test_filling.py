@@ -1,9 +1,10 @@
-"""From texts to stored vectors: batches, failures, and what the encoders give."""
+"""From texts to stored vectors: batches, failures, and what is resumed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
-import fairspan
-from fairspan.calibration.calibration import PRESETS
 from fairspan.encoding.encoder import Encoder, ObjectEncoder
 from fairspan.encoding.fill import Tally, batches, fill, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.encoding.text import Text
-from fairspan.encoding.tokens import ModelTokens
-from fairspan.errors import FairspanError, UnsupportedModel
 from tests.builders.saying import said_by
 from tests.builders.tiny import words
-from tests.model.test_identity import BY_PADDING, changed, encoder_of
+from tests.model.test_identity import encoder_of
 
 Make = Callable[..., SentenceTransformer]
 
@@ -182,17 +179,10 @@ def test_batches_are_halved_until_they_fit(
     assert encoder.encoded == [text.text for text in texts]
     assert_stored(store, encoder, texts)
     assert sum(told) == sum(text.length for text in texts)
-
-
-def test_one_text_that_does_not_fit(store: Store) -> None:
-    def not_the_long_one(batch: Sequence[Text]) -> None:
-        if any(text.length > 50 for text in batch):
-            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB.")
-
-    texts = texts_of(60, 10, 10)
-    assert "one text of 60 tokens does not fit into memory" in said_by(
-        run_fill, Known(not_the_long_one), texts, store, budget=1000
-    )
+    (long,) = texts_of(60)
+    encoder.check = lambda batch: at_most_three([*batch] * 4)
+    said = said_by(run_fill, encoder, [long], store)
+    assert "one text of 60 tokens does not fit into memory" in said
 
 
 @pytest.mark.parametrize(
@@ -240,7 +230,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
 
 
 def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_rounding(
-    make_tiny: Make, tmp_path: Path
+    make_tiny: Make,
 ) -> None:
     """Batches of six texts: stopped between two of them, and begun by a run that has every third.
 
@@ -248,154 +238,27 @@ def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_ro
     """
     encoder = encoder_of(make_tiny("bert", "mean"), "paper")
     texts = [Text(words(20 + number, number), 22 + number) for number in range(24)]
-    budget, found = 6 * 46, []
     keys = [encoder.key(text) for text in texts]
+    begun: list[int] = []
 
-    def vectors(name: str, *runs: Sequence[Text], stop: int | None = None) -> np.ndarray:
-        passes = [0]
+    def stop(tokens: int, stored: bool) -> None:
+        if not stored:
+            raise KeyboardInterrupt
 
-        def count(tokens: int, stored: bool) -> None:
-            passes[0] += not stored
-            if not stored and passes[0] == stop:
-                raise KeyboardInterrupt
-
-        with Store(tmp_path / name) as store:
-            for own in runs:
-                try:
-                    fill(encoder, own, store, budget=budget, tally=Tally(), progress=count)
-                except KeyboardInterrupt:
-                    found.append(len(store.get(keys)))
+    def vectors(first: Sequence[Text], **options: Any) -> np.ndarray:
+        with Store(":memory:") as store:
+            with suppress(KeyboardInterrupt):
+                run_fill(encoder, first, store, 6 * 46, **options)
+            begun.append(len(store.get(keys)))
+            run_fill(encoder, texts, store, 6 * 46)
             stored = store.get(keys)
         return np.stack([stored[key] for key in keys])
 
-    whole = vectors("whole", texts)
-    resumed = vectors("resumed", texts, texts, stop=2)
-    assert 0 < found[0] < len(texts), "the premise: it was stopped in the middle"
-    assert resumed.tobytes() == whole.tobytes()
-    shared = vectors("shared", texts[::3], texts)
+    whole = vectors(texts)
+    assert vectors(texts, progress=stop).tobytes() == whole.tobytes()
     longest = np.linalg.norm(whole, axis=1).max()
-    assert np.linalg.norm(shared - whole, axis=1).max() <= 1e-5 * longest
-
-
-# Vectors, against the models themselves.
-
-# BERT's absolute positions count the padding on the left, so that its vectors would depend on their
-# batch.
-MEAN_CASES = [("mpnet", "right"), ("qwen3", "left"), ("modernbert", "right")]
-TEXTS = [words(count, count) for count in (40, 3, 90, 17, 61)]
-
-
-def read(model: SentenceTransformer, texts: Sequence[str], prompt: str = "") -> list[Text]:
-    return [
-        Text(text, n)
-        for text, n in zip(texts, ModelTokens(model, prompt).count_whole(texts), strict=True)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("calibration", "prompt"),
-    [("plain", ""), ("paper", ""), ("paper", "w1 w2 "), ("tempscale", "w1 w2 ")],
-)
-def test_vectors_are_those_of_encode_document(
-    representative: SentenceTransformer, calibration: str, prompt: str
-) -> None:
-    model = representative
-    wanted = PRESETS[calibration].but(basket_size=16)
-    reference = model if calibration == "plain" else fairspan.calibrate(model, wanted)
-    found = encoder_of(model, wanted, prompt).vectors(read(model, TEXTS, prompt))
-    one_by_one = [reference.encode_document(text, prompt=prompt) for text in TEXTS]
-    scale = max(1.0, float(np.abs(one_by_one).max()))
-    assert all(vector.dtype == np.float32 for vector in found)
-    assert np.allclose(np.stack(found), one_by_one, atol=BY_PADDING * scale)
-    # In the same batch it is the same computation.
-    batch = reference.encode_document(TEXTS, prompt=prompt, batch_size=len(TEXTS))
-    assert np.array_equal(np.stack(found), batch)
-
-
-def joined(parts: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    spans, begin = [], 0
-    for part in parts:
-        spans.append((begin, begin + len(part)))
-        begin += len(part) + 1
-    return " ".join(parts), tuple(spans)
-
-
-@pytest.mark.parametrize(("calibration", "prompt"), [("plain", ""), ("paper", "w1 w2 ")])
-@pytest.mark.parametrize(("architecture", "side"), MEAN_CASES)
-def test_contextual_vectors_by_hand(
-    make_tiny: Make, architecture: str, side: str, calibration: str, prompt: str
-) -> None:
-    """One token a word, so they are counted off: <s>, the prompt's, then each segment's."""
-    plain = make_tiny(architecture, "mean", padding_side=side)
-    wanted = PRESETS[calibration].but(basket_size=16)
-    model = plain if calibration == "plain" else fairspan.calibrate(plain, wanted)
-    counts = [(5, 9, 2), (30, 4, 11), (1, 1, 1)]
-    documents = [
-        joined([words(count, seed + count) for count in row]) for seed, row in enumerate(counts)
-    ]
-    encoder = encoder_of(plain, wanted, prompt)
-    texts = [Text(text, 2 + len((prompt + text).split()), spans) for text, spans in documents]
-    found = encoder.with_spans(texts)
-    for (text, _), row, (whole, *contextual) in zip(documents, counts, found, strict=True):
-        # Alone, so unpadded: sentence_transformers cuts padding off the right end only.
-        tokens = model.encode_document(
-            text, prompt=prompt, output_value="token_embeddings"
-        ).double()
-        begin = 1 + len(prompt.split())
-        for place, count in enumerate(row):
-            mean = tokens[begin : begin + count].mean(dim=0).numpy()
-            assert np.allclose(contextual[place], mean / np.linalg.norm(mean), atol=BY_PADDING)
-            begin += count
-        assert begin == len(tokens) - 1
-        scale = max(1.0, float(np.abs(whole).max()))
-        assert np.allclose(
-            whole, model.encode_document(text, prompt=prompt), atol=BY_PADDING * scale
-        )
-
-
-def test_a_text_that_the_model_cuts_is_refused(make_tiny: Make) -> None:
-    """Retention would read the wrong tokens; the design refuses such texts before."""
-    model = changed(make_tiny("bert", "mean"), lambda copy: setattr(copy, "max_seq_length", 8))
-    text = words(20)
-    with pytest.raises(
-        FairspanError, match=r"the model read 8 tokens .* and its tokenizer made 22"
-    ):
-        encoder_of(model).with_spans([Text(text, 22, ((0, len(text)),))])
-
-
-def test_retention_is_refused_where_there_are_no_token_embeddings(make_tiny: Make) -> None:
-    class Pooled(SentenceTransformer):
-        def forward(self, features: dict[str, Any], **options: Any) -> Any:
-            return {"sentence_embedding": torch.ones(len(features["input_ids"]), 3)}
-
-    model = Pooled(modules=list(make_tiny("bert", "mean").children()), device="cpu")
-    with pytest.raises(UnsupportedModel, match="retention needs token embeddings"):
-        encoder_of(model).with_spans([Text("w1 w2", 4, ((0, 2),))])
-    with pytest.raises(UnsupportedModel, match="needs token embeddings, which list does not offer"):
-        ObjectEncoder([]).with_spans([Text("w1 w2", 4, ((0, 2),))])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda rows: rows,
-        lambda rows: np.asarray(rows, dtype=np.float16),
-        lambda rows: torch.tensor(rows, dtype=torch.bfloat16, requires_grad=True),
-        lambda rows: [torch.tensor(row) for row in rows],
-    ],
-    ids=["lists", "numpy", "torch", "list-of-torch"],
-)
-def test_any_object_that_encodes(form: Callable[[list[list[float]]], Any]) -> None:
-    """Numbers that every one of these types holds exactly."""
-
-    class Lengths:
-        def encode(self, sentences: list[str], /) -> Any:
-            assert isinstance(sentences, list)
-            return form([[float(len(sentence)), 0.5] for sentence in sentences])
-
-    found = ObjectEncoder(Lengths()).vectors([Text("ab", 2), Text("abcd", 4)])
-    assert [vector.dtype for vector in found] == [np.float32, np.float32]
-    assert np.array_equal(found, [[2.0, 0.5], [4.0, 0.5]])
+    assert np.linalg.norm(vectors(texts[::3]) - whole, axis=1).max() <= 1e-5 * longest
+    assert begun == [24, 6, 8], "the premise"
 
 
 class Noisy:

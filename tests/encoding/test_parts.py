@@ -15,7 +15,6 @@ from fairspan.embedding.shards import shard_name
 from fairspan.embedding.worker import UnitWorker
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import Characters, ModelTokens
-from tests.builders.searches import write_beir
 from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
@@ -37,20 +36,17 @@ def test_parts_are_equally_long_and_lose_nothing(make_tiny: Make, rule: PartRule
         assert len(parts) == (needed if rule.tokens else min(rule.vectors or 0, needed))
 
 
-def test_a_character_of_several_tokens_is_in_one_part(make_tiny: Make) -> None:
+def test_characters_of_several_tokens_and_texts_without_any(make_tiny: Make) -> None:
     """A byte-level tokenizer makes three tokens of each of these characters."""
     counter = ModelTokens(make_tiny("roberta", "mean"))
     text = "漢字" * 100
     (spans,) = part_spans([text], counter, PartRule(tokens=16), FITS)
     assert "".join(text[slice(*span)] for span in spans) == text
+    assert part_spans(["", "   "], Characters(), PartRule(vectors=2), 4) == [[(0, 0)], [(0, 3)]]
+    assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
     # Fewer characters than parts that are asked for.
     (few,) = part_spans([text[:2]], counter, PartRule(vectors=6), 3)
     assert [text[slice(*span)] for span in few] in ([text[:2]], [text[:1], text[1:2]])
-
-
-def test_texts_without_tokens() -> None:
-    assert part_spans(["", "   "], Characters(), PartRule(vectors=2), 4) == [[(0, 0)], [(0, 3)]]
-    assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
 
 
 @pytest.mark.parametrize("preset", ["tiles-128+short_texts=leave", "tiles-64", "plain"])
@@ -90,71 +86,18 @@ def test_segments_are_not_cut_into_parts(make_tiny: Make) -> None:
             fairspan.encode_parts(make_tiny("bert", "mean"), texts, vectors=2)
 
 
-def collection(folder: Path) -> str:
-    """Three long documents and a short one; each query is about a late passage of one."""
-    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
-    queries = [
-        {"id": f"q{number}", "text": text[-60:], "document": f"d{number}"}
-        for number, text in enumerate(DOCUMENTS)
-    ]
-    return write_beir(folder / "collection", documents, queries)
-
-
-def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> None:
-    """Every number under every treatment, and what its index takes."""
-    log = fairspan.evaluate(
-        make_tiny("bert", "mean", max_position_embeddings=FITS),
-        collection(tmp_path),
-        treatments=["plain", "tiles-64"],
-        vectors=[1, 2, "all"],
-        store=tmp_path / "store",
-        out=tmp_path / "run",
-        progress=False,
-    )
-    rows = log.frame("vectors")
-    keys = ["treatment", "index"]
-    quality = log.frame("quality").filter(metric="ndcg@10").select(*keys, "estimate")
-    same = rows.select(keys).join(quality, keys, maintain_order="left")
-    assert rows.select(*keys, "estimate").rows() == same.rows()
-    rows = rows.sort("treatment", "vectors")
-    assert rows.select("treatment", "index").rows() == [
-        (treatment, index)
-        for treatment in ("plain", "tiles-64")
-        for index in ("whole", "parts-2", "parts-all")
-    ]
-    # 900, 300 and 126 tokens need 8, 3 and 1 readings of 126 tokens.
-    assert rows["vectors_per_document"].to_list() == [1.0, 6 / 4, 13 / 4] * 2
-    width = 4 * 32
-    expected = [10_000 * per_document * width / 1e6 for per_document in (1, 1.5, 3.25)]
-    np.testing.assert_allclose(rows["mb_float32"][:3], expected)
-    np.testing.assert_allclose(rows["mb_int8"][:3], np.array(expected) / 4)
-    chart = log.view.chart("vectors")
-    assert (chart.x, chart.scale, chart.names) == (
-        "vectors_per_document",
-        "log",
-        ["plain", "tiles-64"],
-    )
-    assert chart.frame["asked"].unique(maintain_order=True).to_list() == ["1", "2", "one per chunk"]
-
-
-def records(texts: list[str]) -> list[dict[str, str]]:
-    return [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
-
-
 @pytest.mark.parametrize("options", [{"vectors": 3}, {"tokens_per_vector": 100}])
 def test_embed_writes_a_row_for_every_part(
-    make_tiny: Make, tmp_path: Path, options: dict[str, int]
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, int]
 ) -> None:
-    model = fairspan.calibrate(
-        make_tiny("bert", "mean", max_position_embeddings=FITS), "tiles-128+short_texts=leave"
-    )
-    how = {"rows_per_shard": 2, "progress": False, **options}
-    result = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
+    tiny = make_tiny("bert", "mean", max_position_embeddings=FITS)
+    model = fairspan.calibrate(tiny, "tiles-128+short_texts=leave")
+    how: dict[str, Any] = {"rows_per_shard": 2, "progress": False, **options}
+    records = [{"id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
+    result = fairspan.embed(model, records, tmp_path / "out", **how)
     rows = result.scan().collect()
     assert rows.columns == ["id", "part", "start", "end", "vector", "tokens", "truncated"]
-    rule = {
-        "tokens" if name == "tokens_per_vector" else name: value for name, value in options.items()
-    }
+    rule = {name.removesuffix("_per_vector"): number for name, number in options.items()}
     parts = fairspan.encode_parts(model, DOCUMENTS, **rule)
     assert rows["id"].to_list() == [f"d{number}" for number in parts.document]
     assert rows.select("start", "end").to_numpy().tolist() == parts.span.tolist()
@@ -164,30 +107,18 @@ def test_embed_writes_a_row_for_every_part(
     assert result.summary["rows"] == len(rows)
     # A lost shard is embedded again, with the same bits.
     (tmp_path / "out" / shard_name(1)).unlink()
-    again = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
+    again = fairspan.embed(model, records, tmp_path / "out", **how)
     assert again.scan().collect().equals(rows)
 
-
-def test_a_document_is_rejected_with_its_part(
-    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     computed = UnitWorker._vectors
 
-    def one_bad(self: UnitWorker, texts: Any, amount: int) -> np.ndarray:
+    def second_is_bad(self: UnitWorker, texts: Any, amount: int) -> np.ndarray:
         vectors = computed(self, texts, amount)
         vectors[1] = np.nan
         return vectors
 
-    monkeypatch.setattr(UnitWorker, "_vectors", one_bad)
-    model = make_tiny("bert", "mean", max_position_embeddings=FITS)
-    result = fairspan.embed(
-        model,
-        records(DOCUMENTS),
-        tmp_path / "out",
-        vectors=4,
-        calibration="tiles-128+short_texts=leave",
-        progress=False,
-    )
+    monkeypatch.setattr(UnitWorker, "_vectors", second_is_bad)
+    result = fairspan.embed(model, records, tmp_path / "bad", **{**how, "rows_per_shard": 9})
     ids = result.scan().collect()["id"].unique(maintain_order=True).to_list()
-    assert ids == ["d1", "d2", "d3"]
+    assert ids == ["d1", "d2", "d3"], "a document is rejected with its part"
     assert result.summary["rejected"] == 1

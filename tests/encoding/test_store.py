@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +75,9 @@ def test_the_first_writer_wins(path: Path) -> None:
     with Store(path) as first, Store(path) as second:
         first.put(numbered(1))
         second.put(numbered(1, 2, scale=5.0))
-        for store in (first, second):
-            found = store.get([key(1), key(2)])
-            assert np.array_equal(found[key(1)], vector(1))
-            assert np.array_equal(found[key(2)], vector(2, 5.0))
+        found = first.get([key(1), key(2)])
+    assert np.array_equal(found[key(1)], vector(1))
+    assert np.array_equal(found[key(2)], vector(2, 5.0))
 
 
 def test_a_put_that_fails_stores_nothing_of_it(path: Path) -> None:
@@ -162,37 +159,6 @@ def test_two_processes_write_at_once(
     assert_holds(path, *range(600, 608))
 
 
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing_that_it_had_put(
-    path: Path, writer: Callable[..., subprocess.Popen[str]]
-) -> None:
-    """SIGKILL at five moments of a stream of puts: every put that returned is there whole."""
-    rng = random.Random(5)
-    begin = 0
-    for _ in range(5):
-        process = writer(begin, begin + 100_000)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.15))
-        process.send_signal(signal.SIGKILL)
-        # communicate() would pass over what readline() had already taken from the pipe.
-        told = process.stdout.read()
-        assert process.wait(timeout=60) == -signal.SIGKILL
-        # The last line may be cut off in the middle.
-        returned = [begin, *(int(line) for line in told.split("\n")[:-1])]
-        last = returned[-1]
-        assert_holds(path, *range(begin, last + 2))
-        with Store(path) as store:
-            later = store.missing(key(number) for number in range(last + 2, last + 20))
-        # One more put may have been committed without having been told; a pair is there whole or
-        # not at all.
-        assert later in (
-            {key(number) for number in range(last + 2, last + 20)},
-            {key(number) for number in range(last + 4, last + 20)},
-        )
-        begin = last + 100
-
-
 def test_a_full_disk_keeps_what_was_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot grow beyond four pages has SQLite's own error for a full disk."""
     with Store(path) as store:
@@ -204,50 +170,35 @@ def test_a_full_disk_keeps_what_was_stored(path: Path, monkeypatch: pytest.Monke
         connection.execute("PRAGMA max_page_count = 4")
         return connection
 
-    monkeypatch.setattr(store_module.sqlite3, "connect", connect)
-    stored = [1, 2]
+    many = numbered(*range(10, 300))  # 20 KB, and a page has 4
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module.sqlite3, "connect", connect)
+        with Store(path) as store:
+            store.put(numbered(3))
+            assert "is full): its contents are kept" in said_by(store.put, many)
+            # The connection lives on, and nothing of the failed put is there.
+            assert store.missing(many) == many.keys()
+            store.put(numbered(4))
+    assert_holds(path, 1, 2, 3, 4)
     with Store(path) as store:
-        for begin in range(10, 10_000, 10):
-            try:
-                store.put(numbered(*range(begin, begin + 10)))
-            except FairspanError as full:
-                said = str(full)
-                break
-            stored += range(begin, begin + 10)
-        else:
-            pytest.fail("four pages of 4 KiB held 640 KB")
-        # The connection lives on, and nothing of the failed put is there.
-        assert store.missing(key(number) for number in (*stored, begin)) == {key(begin)}
-    assert "is full): its contents are kept" in said
-    assert "\n" not in said
-    monkeypatch.setattr(store_module.sqlite3, "connect", plain)
-    assert_holds(path, *stored)
-    with Store(path) as store:
-        store.put(numbered(begin))
+        store.put(many)
 
 
-def test_a_store_of_another_layout(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (f"PRAGMA user_version = {LAYOUT + 1}", f"has layout {LAYOUT + 1}, and this fairspan"),
+        ("PRAGMA application_id = 5", "is a database of another program"),
+    ],
+)
+def test_a_database_of_another_layout_or_program(path: Path, change: str, said: str) -> None:
     with Store(path) as store:
         store.put(numbered(1))
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
-    connection.close()
-    assert f"has layout {LAYOUT + 1}, and this fairspan writes layout {LAYOUT}" in said_by(
-        Store, path
-    )
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (LAYOUT + 1,)
-    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
-    connection.close()
-
-
-def test_a_database_of_another_program_is_refused(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE bookmarks (address TEXT)")
-    connection.commit()
-    connection.close()
-    with pytest.raises(FairspanError):
-        Store(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+    before = path.read_bytes()
+    assert said in said_by(Store, path)
+    assert path.read_bytes() == before
 
 
 def test_a_lock_that_is_never_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,15 +19,11 @@ from transformers import PreTrainedTokenizerFast
 
 import fairspan
 from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.attention_profile import attention_rows
-from fairspan.encoding.model_encoder import ModelEncoder
-from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.window import set_window
 from tests.builders.tiny import HIDDEN, save_tiny, tiny_model, words
-from tests.model.test_identity import changed
 
 Make = Callable[..., SentenceTransformer]
 
@@ -72,9 +68,8 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
     texts = [words(count, count) for count in (1, 7, 40, 3)]
     tokens = ModelTokens(model, prompt)
     assert tokens.count(texts) == [1, 7, 40, 3]
-    assert tokens.count_whole(texts) == [
-        len(direct(model, prompt + text)["input_ids"]) for text in texts
-    ]
+    mask = model.preprocess(texts, prompt=prompt or None)["attention_mask"]
+    assert tokens.count_whole(texts) == mask.sum(dim=1).tolist()
     for text, offsets in zip(texts, tokens.offsets(texts), strict=True):
         whole = direct(model, prompt + text)["offset_mapping"]
         assert len(offsets) == len(whole)
@@ -85,16 +80,12 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
                 assert (begin, end) == (first - len(prompt), last - len(prompt))
 
 
-def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTransformer) -> None:
-    for model, prompt in product((make_tiny(), bytewise), ("", "w3 ")):
-        texts = [words(5), "  w4 w5\n", "w1", " w2"]
-        mask = model.preprocess(texts, prompt=prompt or None)["attention_mask"]
-        assert ModelTokens(model, prompt).count_whole(texts) == mask.sum(dim=1).tolist()
-
-
 def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransformer) -> None:
     """Tiles do not share the word after it. A pooling that skips the prompt skips what it does in
     the plain model."""
+    texts = [words(5), "  w4 w5\n", "w1", " w2"]
+    mask = bytewise.preprocess(texts, prompt="w3 ")["attention_mask"]
+    assert ModelTokens(bytewise, "w3 ").count_whole(texts) == mask.sum(dim=1).tolist()
     text = "w" * 40
     fair = fairspan.calibrate(bytewise, "tiles-8")
     features = fair.preprocess([text], prompt="w ")
@@ -103,7 +94,7 @@ def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransf
     shared = fair(features | {"prompt_length": 3})["sentence_embedding"].detach().numpy()
     assert not np.allclose(fair.encode([text], prompt="w "), shared, atol=1e-3)
     (row,) = attention_rows(fair, [text], prompt="w ")
-    # Rows of all five tiles see the shared tokens, those of one the first word.
+    # Rows of all five tiles see the global tokens, those of one the first word.
     assert row.masses[:, 1].min() > 3 * row.masses[:, 2].max()
     skipping = copy_sharing_weights(bytewise)
     skipping[1].include_prompt = False
@@ -156,33 +147,6 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
     assert (window_of(raised), window_of(raised, paper)) == (200, 48), "instead of 20"
     assert fairspan.calibrate(raised, paper).max_seq_length == 48
-
-
-def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
-    """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50;
-    tiles read on."""
-    model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
-    short = changed(model, lambda copy: set_window(copy[0], 50, tiled=True))
-    set_window(model[0], 200, tiled=True)
-    text, read = words(120), " ".join(words(120).split()[:48])
-    long, beginning = Text(text, 122), Text(read, 50)
-
-    def encoder(model: SentenceTransformer, name: str) -> ModelEncoder:
-        return ModelEncoder(model, as_treatment(name).for_documents, prompt="", fingerprint="f")
-
-    for name in ("plain", "paper+basket_size=8"):
-        made = encoder(model, name)
-        assert made.window == 50
-        cut, expected = made.vectors([long])[0], made.vectors([beginning])[0]
-        assert np.allclose(cut, expected, atol=1e-6)
-        assert made.key(long) == encoder(short, name).key(long) != made.key(beginning)
-    tiled = encoder(model, "tiles-8")
-    assert tiled.window == 200
-    assert not np.allclose(tiled.vectors([long])[0], tiled.vectors([beginning])[0], atol=1e-3)
-    by_hand = fairspan.calibrate(short, "tiles-8", temperature=0.8, max_seq_length=200).encode(text)
-    assert np.allclose(tiled.vectors([long])[0], by_hand, atol=1e-6)
-    assert tiled.key(long) != encoder(short, "tiles-8").key(long), "which cuts it"
-    assert model.max_seq_length == 200
 
 
 def test_a_bare_tokenizer_counts_as_its_wrapper_does(make_tiny: Make) -> None:

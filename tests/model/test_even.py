@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ import fairspan
 from fairspan.calibration.words import in_words
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model import EvenPooling, even
-from fairspan.model.even import even_vector, pool_evenly
+from fairspan.model.even import pool_evenly
+from tests.attention.reference import even_vector
 from tests.builders.kinds import Kind
 from tests.builders.tiny import words
 
@@ -44,7 +46,8 @@ def about_something_else(count: int) -> Tensor:
 
 def pooled(tokens: Tensor, ridge: float = 0.2) -> Tensor:
     """[d]: the even vector of one text by the fast path."""
-    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge, torch.ones(1, 1))[0]
+    ridges = torch.full((1, 1), ridge)
+    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge, ridges)[0]
 
 
 def states_of(model: SentenceTransformer, texts: list[str], prompt: str = "") -> list[Tensor]:
@@ -145,8 +148,8 @@ def test_gradients_are_those_of_finite_differences() -> None:
     tokens = tokens_of(12, 5).double()[None].expand(2, -1, -1).clone().requires_grad_()
     mask = torch.ones(2, 12)
     mask[1, 9:] = 0
-    factor = torch.tensor([[1.0], [3.0]])
-    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2, factor), tokens)
+    ridges = torch.tensor([[0.2], [0.6]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2, ridges), tokens)
 
 
 KINDS = [("bert", "mean", "right"), ("mpnet", "mean", "right"), ("qwen3", "mean", "left")]
@@ -309,3 +312,23 @@ def test_it_is_said_in_words() -> None:
     calibration = fairspan.Calibration(strength=0, tile_size=64, pooling="even", temperature=0.8)
     assert in_words(calibration) == "tiles of 64 tokens at temperature 0.8, pooled evenly"
     assert in_words(fairspan.Calibration(strength=0, pooling="even")) == "pooled evenly"
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_large_batch_is_pooled_text_by_text(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """With a prompt that is not pooled, and a text that has no other tokens."""
+    plain = make_tiny("bert", "mean", padding_side=side)
+    pooling = Pooling(plain[1].embedding_dimension, "mean", include_prompt=False)
+    model = SentenceTransformer(modules=[plain[0], pooling], device="cpu")
+    fair = fairspan.calibrate(model, "tiles-16", pooling="even")
+    texts = [words(90), words(40), words(3), ""]
+    expected = fair.encode(texts, prompt="w1 w2 ", convert_to_tensor=True)
+    monkeypatch.setattr(even, "_LONG", 100)
+    with patch.object(fair[1], "_pool", wraps=fair[1]._pool) as pooled:
+        vectors = fair.encode(texts, prompt="w1 w2 ", convert_to_tensor=True)
+    shapes = [tuple(call.args[0]["token_embeddings"].shape[:2]) for call in pooled.call_args_list]
+    assert shapes == [(1, 94), (1, 44), (1, 7), (1, 4)]
+    assert difference(vectors[:3], expected[:3]) <= 1e-6
+    assert torch.equal(vectors[3], expected[3])

@@ -18,9 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save as serialised
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
 
 import fairspan
@@ -43,7 +41,7 @@ from fairspan.runs.levelling import find_common, level_note
 from fairspan.runs.progress import Silent
 from fairspan.runs.subject import open_subject
 from fairspan.runs.suited import refuse_unsuited
-from tests.builders.tiny import HIDDEN, WORDS, save_tiny, words
+from tests.builders.tiny import HIDDEN, WORDS, words
 from tests.builders.verbs import VERBS, Verb
 from tests.exporting.test_export import read, run_graph
 
@@ -370,19 +368,6 @@ def test_what_nothing_can_be_level_with(plain: SentenceTransformer, value: Any, 
     with pytest.raises(DesignError, match=line) as raised:
         fairspan.calibrate(plain, "plain", level=value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_multi_vector_encoder_has_no_vector_to_level(tmp_path: Path) -> None:
-    transformer = Transformer(str(save_tiny(tmp_path, "bert")), max_seq_length=64)
-    on_tokens = {"module_input_name": "token_embeddings"}
-    modules = [transformer, MultiVectorMask([]), Normalize(**on_tokens)]
-    model = MultiVectorEncoder(modules=modules, device="cpu")
-    for preset in ("fair", "plain"):
-        fair = fairspan.calibrate(model, preset, level=True)
-        assert not fair[0].calibration.level
-        assert not any(isinstance(module, Level) for module in fair)
-    with pytest.raises(DesignError, match="no pooled vector to level: omit level"):
-        fairspan.calibrate(model, "fair", level=TEXTS)
 
 
 def test_router_models(make_tiny: Make) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import logging
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +20,10 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
 )
 from torch import nn
-from tqdm import tqdm
 
 import fairspan
-from fairspan.model import CalibratedTransformer, progress, splitting, transformer
-from fairspan.model.padding import pad
+from fairspan.errors import DesignError
+from fairspan.model import CalibratedTransformer, reading
 from tests.builders.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -46,24 +44,6 @@ ONE_TOKEN_KINDS = [
     pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
 ]
 POOLINGS = ["cls", "mean"]
-
-
-class PassOn(nn.Module):
-    """A module that reads nothing and changes nothing."""
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        return features
-
-
-class Rebuild(nn.Module):
-    """A module that makes a new dict out of the features it is given."""
-
-    def __init__(self, rebuild: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        super().__init__()
-        self.rebuild = rebuild
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        return self.rebuild(features)
 
 
 @pytest.fixture
@@ -148,147 +128,41 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
 
 
-# Progress
-
-
-class Seen(tqdm):
-    """A bar whose positions are kept, of all bars one after another."""
-
-    positions: ClassVar[list[float]] = []
-
-    def update(self, n: float = 1) -> None:
-        super().update(n)
-        self.positions.append(self.n)
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("options", [{}, {"prompt": "w7 w8 "}, {"max_length": 900}])
-def test_batches_of_very_different_lengths_are_padded_as_ever(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, side: str, options: dict[str, Any]
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean", "without prompt", "several"])
+def test_of_a_very_large_batch_only_vectors_are_kept(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
 ) -> None:
-    """Here, as arrays, unless the call asks for a padding of its own."""
-    texts = [words(5), words(4000), "", words(90)]
-    fair = fairspan.calibrate(make_tiny("bert", "mean", padding_side=side), "tiles-64")
-    called = []
-    monkeypatch.setattr(transformer, "pad", lambda *given: called.append(1) or pad(*given))
-    here = fair.preprocess(texts, task="document", **options)
-    assert called
-    asked = {"text": {"padding": "longest"}}
-    by_tokenizer = fair.preprocess(texts, task="document", processing_kwargs=asked, **options)
-    assert len(called) == 1
-    assert here.keys() == by_tokenizer.keys()
-    for name, value in by_tokenizer.items():
-        assert torch.equal(here[name], value) if torch.is_tensor(value) else here[name] == value
-
-
-def test_the_bar_moves_inside_a_long_text(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It counts tokens, of which there are two more in each text, and shows what is the case: texts
-    of words of equal length tell from the first batch how many there will be."""
-    monkeypatch.setattr(splitting, "CPU_PIECE", 20)
-    monkeypatch.setattr(progress, "tqdm", Seen)
-    texts = [" ".join(["w11"] * count) for count in (80, 5, 300)]
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-16")
-    quiet = fair.encode_document(texts, batch_size=1)
-    assert capsys.readouterr().err == ""
-    shown = copy.deepcopy(fair).encode_document(texts, batch_size=1, show_progress_bar=True)
-    assert np.array_equal(shown, quiet)
-    assert Seen.positions == sorted(Seen.positions)
-    assert len([place for place in Seen.positions if 0 < place < 302]) > 10
-    assert {302, 302 + 82, 302 + 82 + 7} <= set(Seen.positions)
-    drawn = capsys.readouterr().err
-    assert "Batches" not in drawn
-    assert drawn.rstrip().split("| ")[-1].startswith("391/391 ")
-
-
-@pytest.mark.parametrize(
-    ("preset", "options", "level", "wanted"),
-    [
-        ("tiles-64", {}, logging.INFO, "Tokens"),
-        ("tiles-64", {"show_progress_bar": False}, logging.INFO, None),
-        ("tiles-64", {}, logging.WARNING, None),
-        ("paper", {"show_progress_bar": True}, logging.WARNING, "Batches"),
-    ],
-)
-def test_a_bar_is_shown_when_sentence_transformers_shows_one(
-    make_tiny: Make,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    preset: str,
-    options: dict[str, bool],
-    level: int,
-    wanted: str | None,
-) -> None:
-    """Tokens are counted in models that read any length."""
-    tiled = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-16")
-    fair = fairspan.calibrate(tiled, preset)
-    with caplog.at_level(level, "sentence_transformers"):
-        fair.encode_query(TEXTS, **options)
-    drawn = capsys.readouterr().err
-    assert [name for name in ("Tokens", "Batches") if name in drawn] == [wanted] * bool(wanted)
-
-
-# Token embeddings of models that pool one token, which `encode` for vectors does not compute
-
-
-def one_row_and_all_rows(
-    plain: SentenceTransformer,
-) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """A calibrated model that computes only the pooled row, and one that computes all."""
-    transformer, pooling = plain.children()
-    return calibrate(plain), calibrate(on_cpu(transformer, PassOn(), pooling))
+    """Unless several poolings read the tokens. Who asks for token embeddings gets an error."""
+    modules = [*copy.deepcopy(make_tiny("bert", "mean"))]
+    mode = {"several": ("cls", "mean"), "without prompt": "mean"}.get(pooling, pooling)
+    dimension = modules[1].embedding_dimension
+    modules[1] = Pooling(dimension, mode, include_prompt=pooling != "without prompt")
+    fair = fairspan.calibrate(SentenceTransformer(modules=modules, device="cpu"), "tiles-16")
+    expected = fair.encode(TEXTS, prompt="w1 w2 ")
+    monkeypatch.setattr(reading, "MOST_TOKENS", 100)
+    assert distance(fair.encode(TEXTS, prompt="w1 w2 "), expected) < ROUNDING
+    if pooling != "several":
+        with pytest.raises(DesignError, match="token embeddings: use a smaller batch_size"):
+            fair.encode(TEXTS, output_value="token_embeddings")
+        (tokens,) = fair.encode(TEXTS[:1], output_value="token_embeddings")
+        assert len(tokens) == 42
 
 
 @pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
-def test_one_row_is_computed_for_vectors_and_all_rows_for_token_embeddings(
+def test_token_embeddings_have_the_pooled_row(
     make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
 ) -> None:
-    """Only the pooled row reaches the pooling, unless another module is between."""
     plain = make_tiny(architecture, pooling, **options)
-    one_row, all_rows = one_row_and_all_rows(plain)
-    seen = []
-    for model in (one_row, all_rows):
-        model[-1].register_forward_pre_hook(
-            lambda module, features: seen.append(tuple(features[0]["token_embeddings"].shape))
-        )
-    vectors = one_row.encode(TEXTS)
-    assert distance(vectors, all_rows.encode(TEXTS)) < ROUNDING
-    longest = max(len(text.split()) for text in TEXTS) + 2
-    assert seen == [(len(TEXTS), 1, HIDDEN), (len(TEXTS), longest, HIDDEN)]
-    tokens, expected, shapes = (
+    fair = calibrate(plain)
+    vectors = fair.encode(TEXTS)
+    tokens, shapes = (
         model.encode(TEXTS, output_value="token_embeddings", batch_size=4)
-        for model in (one_row, all_rows, plain)
+        for model in (fair, plain)
     )
     assert [part.shape for part in tokens] == [part.shape for part in shapes]
     pooled = 0 if pooling == "cls" else -1
-    for part, other, vector in zip(tokens, expected, vectors, strict=True):
-        assert distance(part, other) < ROUNDING
+    for part, vector in zip(tokens, vectors, strict=True):
         assert distance(part[pooled], vector) < ROUNDING
-
-
-REBUILT: dict[str, Callable[[Any], Any]] = {
-    "getitem": lambda f: {"sentence_embedding": f["token_embeddings"][:, 1], **f},
-    "items": lambda f: dict(f.items()),
-    "unpacking": lambda f: {**f},
-    "dict": dict,
-    "copy-method": lambda f: f.copy(),
-    "copy-module": copy.copy,
-    "union": lambda f: f | {},
-    "pop": lambda f: {**f, "token_embeddings": f.pop("token_embeddings")},
-}
-
-
-@pytest.mark.parametrize("rebuild", REBUILT.values(), ids=REBUILT)
-def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
-    make_tiny: Make, rebuild: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
-    """Whichever of a dict's methods it uses."""
-    plain = on_cpu(*make_tiny("bert", "cls").children(), Rebuild(rebuild))
-    fair = calibrate(plain)
-    expected = plain.encode(TEXTS, output_value="token_embeddings")
-    tokens = fair.encode(TEXTS, output_value="token_embeddings")
-    assert [part.shape for part in tokens] == [part.shape for part in expected]
 
 
 # Prompts and sides

@@ -31,7 +31,7 @@ FLOORS = [
 ]
 # Thousands of characters that a room may have. One that needs more takes it from another.
 ROOM = {
-    "attention": 150,
+    "attention": 110,
     "calibration": 36,
     "cli": 63,
     "corpus": 57,
@@ -39,7 +39,7 @@ ROOM = {
     "embedding": 57,
     "encoding": 97,
     "exporting": 28,
-    "model": 131,
+    "model": 120,
     "report": 57,
     "retrieval": 72,
     "runs": 82,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks import measured
 from scipy import stats
+from sentence_transformers import SentenceTransformer
+
+import fairspan
 
 
 def test_pages_are_what_the_facts_make() -> None:
@@ -34,8 +39,14 @@ def test_tables_follow_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     facts["note"] = ""
     (tmp_path / "model.json").write_text(json.dumps(facts), "utf-8")
     monkeypatch.setattr(measured, "FACTS", tmp_path)
-    makers = (measured.gain_table, measured.mixed_table, measured.vectors_table)
-    for made in (*(make() for make in makers), measured.which_table(), measured.search_table()):
+    makers = (
+        measured.gain_table,
+        measured.mixed_table,
+        measured.vectors_table,
+        measured.which_table,
+        measured.search_table,
+    )
+    for made in (make() for make in makers):
         head, _, *rows = made.splitlines()
         assert any(".765" in row for row in rows)
         assert {row.count("|") for row in rows} == {head.count("|")}
@@ -44,14 +55,94 @@ def test_tables_follow_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert measured.with_tables(text, {"x": "| new |\n"}) == text.replace("old", "new")
 
 
-def test_readme_says_of_fifths_what_was_measured() -> None:
-    """Of the essays, the first and the last fifth of two models."""
-    text = measured.README.read_text("utf-8")
-    for name in ("nomic-embed-text-v1.5", "all-mpnet-base-v2"):
-        facts = json.loads((measured.FACTS / f"{name}.json").read_text("utf-8"))
-        fifths = facts["tasks"]["essays"]["fifths"]
-        for figures in (fifths["plain"], fifths["fair"]):
-            assert all(measured.short(figures[end]) in text for end in (0, 4))
+def test_an_audit_replaces_that_of_the_same_design(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
+) -> None:
+    log = fairspan.audit(
+        make_tiny("bert", "mean"), sizes=[2], sets=4, out=tmp_path / "model", progress=False
+    )
+    other = {"paragraphs": 5, "tokens": 40.0}
+    facts = measured.facts_of_run(tmp_path / "model", {"audits": [other]})
+    audit, kept = facts["audits"]
+    assert kept == other
+    for row in log.frame("families").iter_rows(named=True):
+        assert audit["spread"][row["treatment"]][0] == round(row["spread_estimate"], 4)
+    assert measured.facts_of_run(tmp_path / "model", facts) == facts
+
+
+def facts_of(name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((measured.FACTS / f"{name}.json").read_text("utf-8"))
+    return facts
+
+
+def readme_figures() -> list[tuple[str, list[float]]]:
+    """A pattern for each passage of README that has figures, and what its groups must be."""
+    minilm = facts_of("all-MiniLM-L6-v2")
+    recall = minilm["demo"]["recall@10"]
+    fifths = {
+        name: facts_of(name)["tasks"]["essays"]["fifths"]
+        for name in ("nomic-embed-text-v1.5", "all-mpnet-base-v2")
+    }
+    first = [of[name][0] for of in fifths.values() for name in ("fair", "plain")]
+    last = [of[name][4] for name in ("fair", "plain") for of in fifths.values()]
+    abstracts = [
+        facts_of(name)["tasks"]["scifact"]["changes"][measured.FAIR]["all"][0]
+        for name in ("gte-small", "nomic-embed-text-v1.5")
+    ]
+    spreads = [
+        facts["audits"][0]["spread"]
+        for facts in measured.models()
+        if not facts["note"] and facts["model"] != minilm["model"]
+    ]
+    ends = [end([of[name][0] for of in spreads]) for name in BOTH for end in (min, max)]
+    of_five = next(audit for audit in minilm["audits"] if audit["paragraphs"] == 5)["spread"]
+
+    def mean(searched: str, key: str) -> float:
+        return float(measured.compared(searched, key))
+
+    keywords = mean("keywords", "long")
+    return [
+        ("(.) of all passages instead of (.)", [recall["fair"], recall["plain"]]),
+        ("every chunk finds (.)", [recall[measured.EACH]]),
+        (r"BM25\) find (.);", [recall["keywords"]]),
+        ("model finds (.) and fairspan (.)", [recall[f"{name} and keywords"] for name in BOTH]),
+        ("nomic finds (.) instead of (.), mpnet (.) instead of (.)", first),
+        ("fifth: (.) and (.) instead of (.) and (.)", last),
+        ("lose up to (.) with gte-small and nomic", [-min(abstracts)]),
+        ("as much .(.) and (.).", [mean(name, "long") for name in ("fair", measured.EACH)]),
+        ("more .(.) and (.).", [mean(name, "unrelated") for name in (measured.EACH, "fair")]),
+        ("Here abstracts lose (.)", [mean("plain", "abstracts") - mean("fair", "abstracts")]),
+        ("`fair` adds (.) on", [mean("fair and keywords", "long") - keywords]),
+        ("takes (.) away", [keywords - mean("plain and keywords", "long")]),
+        ("spread of (.) instead of (.)", [of_five["fair"][0], of_five["plain"][0]]),
+        ("nomic are (.) to (.), and (.) to (.) with", ends),
+    ]
+
+
+BOTH = ("plain", "fair")
+FIGURE = r"(?<![\w.])\d*\.\d+(?!\w|\.\d)"
+
+
+def test_figures_in_readme_are_those_that_were_measured() -> None:
+    """All of its prose: tables are made of the files, and Install names versions."""
+    prose = measured.README.read_text("utf-8").split("## Install")[0]
+    prose = re.sub(r"```.*?```|^\|.*?$|\]\(.*?\)", "", prose, flags=re.DOTALL | re.MULTILINE)
+    prose = " ".join(prose.split())
+    checked = []
+    for pattern, values in readme_figures():
+        (shown,) = re.finditer(pattern.replace("(.)", rf"({FIGURE})"), prose)
+        for text, value in zip(shown.groups(), values, strict=True):
+            decimals = len(text.partition(".")[2])
+            assert float(text) == pytest.approx(value, abs=0.5001 * 10**-decimals), pattern
+        checked += shown.groups()
+    assert sorted(checked) == sorted(re.findall(FIGURE, prose))
+
+
+def test_readme_names_the_models_of_its_table() -> None:
+    means = re.search(r"means over (.*?), of\b", measured.README.read_text("utf-8"), re.DOTALL)
+    assert means
+    named = re.split(r",\s*|\s+and\s+", means[1])
+    assert sorted(named) == sorted(facts["model"] for facts in measured.with_keywords())
 
 
 def test_an_interval_by_hand() -> None:

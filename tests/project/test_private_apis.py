@@ -15,22 +15,20 @@ from transformers.masking_utils import bidirectional_mask_function, create_bidir
 from transformers.models.mpnet import modeling_mpnet
 
 import fairspan
-from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.interface import NAME
 from fairspan.exporting.graph import _without_prompt
-from fairspan.model.transformer import is_compiled
+from fairspan.model.reading import is_compiled
 from tests.builders.tiny import words
 
 SOURCE = Path(fairspan.__file__).parent
 # Attributes of foreign objects that begin with an underscore, by the module that uses them.
 PRIVATE = {
-    "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
     "attention/relative.py": {"_attn_implementation"},
     # What README.md is written from; without it the stock card is (tests/model/test_saving.py).
     "model/card.py": {"_model_card_text"},
     "exporting/graph.py": {"_exclude_prompt_from_mask"},
     "model/loading.py": {"_load_with_module_classes"},
-    "model/transformer.py": {"_compiled_call_impl"},
+    "model/reading.py": {"_compiled_call_impl"},
 }
 
 Make = Callable[..., SentenceTransformer]
@@ -92,25 +90,6 @@ def test_sentence_transformers_loads_with_given_module_classes() -> None:
     )
 
 
-def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
-    """`attention.all_rows` needs the log-sum-exp of each basket, which the public SDPA does not
-    return."""
-    operator = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-    assert operator is not None, (
-        "aten._scaled_dot_product_flash_attention_for_cpu is gone. all_rows.restricted_attention "
-        "uses it: use its successor, or let _flash() return False, which takes the slower path."
-    )
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 1, 2, 5, 8, generator=generator).double()
-    mask = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
-    mask[..., -1] = -torch.inf
-    out, log_mass = operator(query, key, value, 0.0, False, attn_mask=mask, scale=0.5)
-    scores = query @ key.transpose(-1, -2) * 0.5 + mask
-    changed = "the operator computes something else: see all_rows.restricted_attention."
-    assert torch.allclose(log_mass, scores.logsumexp(dim=-1)), changed
-    assert torch.allclose(out, scores.softmax(dim=-1) @ value), changed
-
-
 def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> None:
     """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask
     function."""
@@ -149,7 +128,7 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
     tensors = [x for given in masks for x in (given.values() if isinstance(given, dict) else given)]
     shapes = [x for x in tensors if isinstance(x, torch.Tensor) and x.ndim == 4]
     assert shapes
-    assert all(hides_only_padding(x) for x in shapes), (
+    assert all(x.stride(2) == 0 for x in shapes), (
         "a mask of a padded batch is one row: attention.interface.mask"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairspan.retrieval.clusters import link_queries
@@ -27,16 +27,16 @@ def groups_by_hand(relevant: Relevant, clusters: Mapping[str, str]) -> set[froze
     }
     groups = set()
     for query in holds:
-        reached = {query}
-        while True:
+        reached: set[str] = set()
+        more = {query}
+        while more > reached:
+            reached = more
             more = {other for other in holds for one in reached if holds[other] & holds[one]}
-            if more <= reached:
-                break
-            reached |= more
         groups.add(frozenset(reached))
     return groups
 
 
+@settings(max_examples=25)
 @given(st.data())
 def test_what_shares_a_document_is_one_cluster_and_nothing_else_changes(
     data: st.DataObject,

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.encoding.tokens import Characters, ModelTokens
+from fairspan.encoding.tokens import ModelTokens
 from fairspan.model.build import copy_sharing_weights
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
@@ -68,15 +68,6 @@ def test_queries_that_are_cut_are_counted(make_tiny: Make) -> None:
     narrow.max_seq_length = 8
     measured = measure_task(known_evidence(), ModelTokens(make_tiny()), ModelTokens(narrow))
     assert measured.task.notes == ("4 queries are longer than the model reads and were cut",)
-
-
-def test_characters_where_there_are_no_tokens() -> None:
-    task = known_evidence()
-    positions = measure_task(task, Characters(), Characters()).positions
-    texts = {document.id: document.text for document in task.documents}
-    for query, where in task.evidence.items():
-        assert positions[query].offset == where.start
-        assert positions[query].fifth == 1 + 5 * where.start // len(texts[where.document])
 
 
 def with_joining_spaces() -> ModelTokens:

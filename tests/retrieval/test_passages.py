@@ -64,7 +64,8 @@ def task() -> RetrievalTask:
 def test_nothing_of_a_passage_is_in_the_index_and_nothing_else_is_missing(
     task: RetrievalTask,
 ) -> None:
-    """All words are different, so that they tell where they are from."""
+    """All words are different, so that they tell where they are from. Of one or two sentences
+    nothing can be cut out."""
     shown = {word for document in task.documents for word in document.text.split()}
     cut = {word for query in task.queries for word in query.text.split()}
     assert len(task.queries) > 40
@@ -77,6 +78,12 @@ def test_nothing_of_a_passage_is_in_the_index_and_nothing_else_is_missing(
     for query in task.queries:
         assert query.text.endswith("."), "whole sentences"
         assert 6 <= len(query.text.split()) < 30 + 12, "of up to 12 words, until there are 30"
+    assert task.notes == (
+        "3 of 17 documents are only in the index: too short, or without sentences to cut out",
+    )
+    unnamed = draw([replace(one, language=UNKNOWN) for one in ARTICLES[8:]])
+    assert {query.language for query in unnamed.queries} == {""}
+    assert unnamed.documents[0].id == "a08"
 
 
 def test_a_long_document_has_a_passage_in_every_fifth_and_a_short_one_has_one(
@@ -102,16 +109,6 @@ def test_a_long_document_has_a_passage_in_every_fifth_and_a_short_one_has_one(
         start = words.index(query.text.split()[0])
         fifth = task.evidence[query.id].fifth
         assert fifth in (None, 5 * start // len(words))
-
-
-def test_short_documents_stay_in_the_index(task: RetrievalTask) -> None:
-    """Of one or two sentences nothing can be cut out."""
-    texts = {document.id: document.text for document in task.documents}
-    assert all(texts[f"{ARTICLES[number].id}/en"] == ARTICLES[number].text for number in TINY)
-    assert task.notes == (
-        "3 of 17 documents are only in the index: too short, or without sentences to cut out",
-    )
-    assert task.drawn_from is None
 
 
 def test_evidence_is_what_is_left_around_the_gap(task: RetrievalTask) -> None:
@@ -244,12 +241,6 @@ def test_other_scripts(sentences: list[str], language: str, joint: str) -> None:
         parts = [one for one in sentences if one in query.text]
         assert joint.join(parts) == query.text
         assert not any(one in document.text for document in task.documents for one in parts)
-
-
-def test_documents_whose_language_nobody_named() -> None:
-    task = draw([replace(one, language=UNKNOWN) for one in ARTICLES[8:]])
-    assert {query.language for query in task.queries} == {""}
-    assert task.documents[0].id == "a08"
 
 
 def test_at_least_two_documents_have_passages() -> None:

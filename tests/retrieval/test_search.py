@@ -128,10 +128,7 @@ def test_copies_of_a_vector_have_one_score_wherever_they_lie(
         assert hits[0].tolist() == copies.tolist()
 
 
-def test_a_map_on_disk_is_searched_like_an_array(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MEMORY", 500)
+def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path) -> None:
     rng = np.random.default_rng(9)
     queries, vectors = normal(rng, 4, 7), normal(rng, 80, 7)
     vectors.tofile(tmp_path / "vectors")

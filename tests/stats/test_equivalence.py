@@ -40,9 +40,8 @@ def p_values(effects: PositionEffects, margin: float = 0.02) -> tuple[np.ndarray
 
 
 def test_tests_are_those_of_the_intervals() -> None:
-    """TOST at 5 % rejects just when both 95 % bounds are inside the margin; bias only if the 95 %
-    interval is out.
-    """
+    """TOST at 5 % rejects just when both 90 % bounds are inside the margin; bias just when the 95 %
+    interval is out."""
     effects = simulated((0.0, 0.012, -0.004, 0.06), noise=0.02)
     for margin in np.linspace(0.002, 0.1, 50):
         within, beyond = p_values(effects, margin)
@@ -51,19 +50,9 @@ def test_tests_are_those_of_the_intervals() -> None:
         inside = np.abs(plain.estimate) + half < margin
         outside = (plain.low > margin) | (plain.high < -margin)
         np.testing.assert_array_equal(within < 0.05, inside)
-        assert (holm(beyond) < 0.05).any() <= outside.any()
+        np.testing.assert_array_equal(beyond < 0.05, outside)
     _, small = p_values(effects, 1e-6)
     np.testing.assert_allclose(small[:3], effects.coefficients.p[1:], rtol=1e-2)
-
-
-@pytest.mark.parametrize("truth", [(0.0, 0.02, 0.0), (0.0, 0.01, -0.01)])
-def test_errors_of_both_kinds_are_rare_at_the_margin(truth: tuple[float, ...]) -> None:
-    """With two positions δ apart, be one of them the first or not, both tests err in at most 5 % of
-    200 samples, up to three standard errors of 0.015.
-    """
-    tests = [p_values(simulated(truth, noise=0.02, sets=60, seed=seed)) for seed in range(200)]
-    assert np.mean([(within < 0.05).all() for within, _ in tests]) < 0.05 + 3 * 0.015
-    assert np.mean([(holm(beyond) < 0.05).any() for _, beyond in tests]) < 0.05 + 3 * 0.015
 
 
 def test_later_positions_that_differ_are_not_fair() -> None:
@@ -82,93 +71,18 @@ def test_later_positions_that_differ_are_not_fair() -> None:
     assert set(kinds((0.0, 0.0, 0.0, 0.0))) == {"fair"}
 
 
-def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> PositionEffects:
-    """A new run of so many sets, from the population that the estimates describe."""
-    n = effects.n
-    changes = effects.fit.ways[0].coefficients - effects.means.estimate
-    root = np.linalg.cholesky((effects.fit.sets - 1) * changes.T @ changes)
-    values = effects.means.estimate + rng.normal(size=(sets, n)) @ root.T
-    positions = np.tile(np.arange(1, n + 1), sets)
-    return position_effects(values.ravel(), positions, np.repeat(np.arange(sets), n))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("effects", "noise", "sets", "kind", "most"),
-    [
-        ((0.0, -0.005, 0.0, 0.004), 0.03, 20, "fair", 0.92),
-        ((0.0, -0.005, -0.03, -0.04), 0.05, 20, "biased", 0.92),
-        ((0.0, 0.05), 0.05, 7, "biased", 0.86),
-        ((0.0, 0.0), 0.03, 20, "fair", 0.86),
-        ((0.0, 0.008), 0.05, 20, "fair", 0.86),
-    ],
-)
-def test_as_many_sets_as_asked_for_decide(
-    effects: tuple[float, ...], noise: float, sets: int, kind: str, most: float
-) -> None:
-    """80 % of 1,000 runs, up to four standard errors of 0.013.
-
-    Rounding up to two digits adds up to .02. Of several pairs of positions, chances to miss add up
-    to 20 % as if no two were missed together, and only the clearest bias counts: then it is more.
-    """
-    pilot = simulated(effects, noise, sets, seed=2)
-    found = verdict(pilot)
-    assert found.kind == "inconclusive"
-    assert found.sets_needed is not None
-    rng = default_rng(9)
-    kinds = [verdict(like(pilot, found.sets_needed, rng)).kind for _ in range(1000)]
-    print(f"\n{effects}, {sets} sets: {found.sets_needed} decide {kinds.count(kind) / 1000:.3f}")
-    assert 0.8 - 0.052 <= kinds.count(kind) / 1000 <= most
-
-
-def test_no_number_near_the_margin() -> None:
-    effects = simulated((0.0, 0.01, 0.02), noise=0.05)
-    found = verdict(effects, margin=abs(float(effects.coefficients.estimate[2])) + 1e-6)
-    assert found.kind == "inconclusive"
-    assert found.sets_needed is None
-    assert "too close to the margin" in found.sentence()
-
-
 # --- several families
 
 
-def paired(
-    difference: float, rng: np.random.Generator, sets: int = 40, error: float = 0.005
-) -> PositionEffects:
-    """Two positions whose true difference is known to a standard error of about `error`."""
-    noise = rng.normal(0, error * np.sqrt(sets / 2), (sets, 2))
-    values = 0.5 + noise + np.array([0.0, difference])
-    return position_effects(values.ravel(), np.tile([1, 2], sets), np.repeat(np.arange(sets), 2))
-
-
-FAMILIES = 36
-
-
-def test_many_families_at_the_margin_are_rarely_biased() -> None:
-    """36 independent families, all exactly at the margin: any is called biased in at most 5 % of
-    runs.
-
-    Up to three standard errors of such a share. Judged one by one, each is in 2.5 %: 1 − 0.975³⁶ =
-    60 % of runs.
-    """
-    rng = default_rng(0)
-    runs = 40
-    together = alone = 0
-    for _ in range(runs):
-        families = [paired(0.02, rng) for _ in range(FAMILIES)]
-        together += any(
-            one.kind == "biased" for one in decide([one.compared() for one in families])
-        )
-        alone += any((p_values(one)[1] < 0.05).any() for one in families)
-    slack = 3 * np.sqrt(0.05 * 0.95 / runs)
-    assert together / runs <= 0.05 + slack
-    chance = 1 - 0.975**FAMILIES
-    assert alone / runs == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / runs))
-
-
 def test_families_together_are_corrected_by_holm() -> None:
+    """Against statsmodels."""
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
     families = [simulated((0.0, -0.005, -0.03), 0.02, seed=seed) for seed in range(6)]
     raw = np.concatenate([p_values(one)[1] for one in families])
+    for values in (raw, [0.5, 0.011, 0.01, 0.0111]):
+        _, adjusted, *_ = multitest.multipletests(values, method="holm")
+        np.testing.assert_allclose(holm(values), adjusted, rtol=1e-12)
+    np.testing.assert_array_equal(holm([0.5, np.nan, 0.01]), [0.5, np.nan, 0.02])
     wanted = holm(raw) < 0.05
     found = [one.kind == "biased" for one in decide([one.compared() for one in families])]
     assert found == wanted.reshape(6, 3).any(axis=1).tolist()
@@ -181,10 +95,13 @@ def test_more_comparisons_need_more_sets() -> None:
     """A family that points to bias has a higher hurdle among many; one that points to fairness has
     not.
     """
-    biased = simulated((0.0, -0.03, -0.04), noise=0.06).compared().differences
+    family = simulated((0.0, -0.03, -0.04), noise=0.06).compared()
+    biased = family.differences
     fair = simulated((0.0, 0.001, -0.001), noise=0.06).compared().differences
     needs = [clusters_to_judge(biased, 0.02, 30, comparisons=count) or 0 for count in (2, 20, 200)]
     assert needs == sorted(set(needs))
+    of_six = clusters_to_judge(biased, 0.02, 30, comparisons=6)
+    assert [found.sets_needed for found in decide([family, family])] == [of_six] * 2
     wanted = clusters_to_judge(fair, 0.02, 30, comparisons=2)
     assert clusters_to_judge(fair, 0.02, 30, comparisons=200) == wanted
 
@@ -209,26 +126,17 @@ def test_later_positions_against_the_second() -> None:
     [
         (
             ("biased", -0.09, -0.1, -0.08, None),
-            "position 2 is 0.09 less represented than position 1 [−0.10, −0.08]",
+            "is 0.09 less represented than position 1 [−0.10,",
         ),
-        (
-            ("biased", 0.031, 0.024, 0.038, None),
-            "0.031 more represented than position 1 [0.024, 0.038]",
-        ),
-        (
-            ("biased", 0.0203, 0.02004, 0.0205, None),
-            "0.02030 more represented than position 1 [0.02004,",
-        ),
+        (("biased", 0.031, 0.024, 0.038, None), "0.031 more represented than position 1 [0.024,"),
+        (("biased", 0.0203, 0.02004, 0.0205, None), "0.02030 more represented than position 1"),
         (("fair", 0.001, -0.002, 0.004, None), "within ±0.02"),
         (("inconclusive", 0.01, 0.0, 0.03, 95), "`--sets 95` would decide it"),
         (
             ("inconclusive", 0.01, np.nan, np.nan, None),
-            "too few sets for an interval of position 2",
+            "too few sets for an interval",
         ),
-        (
-            ("inconclusive", 0.02, 0.0, 0.03, None),
-            "position 2 against position 1 is too close to the margin of ±0.02: no realistic",
-        ),
+        (("inconclusive", 0.02, 0.0, 0.03, None), "position 2 against position 1 is too close to"),
     ],
 )
 def test_sentences(numbers: tuple[Any, ...], sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Cosines against loops over all pairs, the jackknife by hand, and simulated coverage."""
+"""Cosines against loops over all pairs, and the jackknife by hand."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -44,22 +44,18 @@ def pairs_mean(vectors: Sequence[np.ndarray]) -> float:
 
 
 @given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_mean_cosine_is_that_of_all_pairs(count: int, dimensions: int, seed: int) -> None:
     vectors = cloud(count, dimensions, seed)
     assert cosines(vectors).mean() == pytest.approx(pairs_mean(vectors), abs=1e-12)
 
 
-def test_norms_do_not_matter() -> None:
+def test_vectors_of_any_length_and_equal_ones() -> None:
     """Of any vector that float32 holds."""
     vectors = cloud(7)
     huge = vectors * np.array([1e-30, 1e30, 1, 1e-20, 3, 1e25, 1e-25])[:, None]
     assert cosines(huge).mean() == pytest.approx(cosines(vectors).mean(), rel=1e-9)
-
-
-def test_identical_vectors() -> None:
-    same = np.tile(np.array([[0.3, -0.2, 0.7]], np.float32), (9, 1))
-    found = contrast(means_of(same), 1)
+    found = contrast(means_of(np.tile(np.float32([[0.3, -0.2, 0.7]]), (9, 1))), 1)
     assert [found.estimate, found.low, found.high] == pytest.approx([1.0] * 3, abs=1e-7)
 
 
@@ -117,49 +113,6 @@ def test_differences_and_slopes_are_paired() -> None:
     expected = np.polyfit(np.log2(lengths), [pairs_mean(rows) for rows in clouds], 1)[0]
     assert slope.estimate == pytest.approx(expected)
     assert slope.low < expected < slope.high
-
-
-TOPICS = unit(default_rng(5).normal(size=(8, 32)))
-FIRST = np.eye(32)[0]
-
-
-def topics(count: int, rng: np.random.Generator) -> np.ndarray:
-    """Eight topics, one of them in two documents of five."""
-    chosen = rng.choice(8, count, p=np.array([8, 4, 2, 2, 1, 1, 1, 1]) / 20)
-    return 0.5 * FIRST + 0.7 * TOPICS[chosen] + 0.08 * rng.normal(size=(count, 32))
-
-
-def cosine_of_many(vectors: np.ndarray) -> float:
-    """c = ‖μ‖², less the share of every vector in the mean."""
-    square = float((unit(vectors).mean(0) ** 2).sum())
-    return square - (1 - square) / (len(vectors) - 1)
-
-
-@pytest.mark.slow
-def test_paired_differences_and_slopes_cover() -> None:
-    """Documents at four lengths, each closer to the common direction than before, 300 times."""
-    rng = default_rng(12)
-    lengths, pulls = [50, 100, 200, 400], [0.0, 0.1, 0.2, 0.4]
-
-    def draw(count: int) -> list[np.ndarray]:
-        documents = topics(count, rng)
-        return [
-            documents + pull * FIRST + 0.05 * rng.normal(size=documents.shape) for pull in pulls
-        ]
-
-    means = [cosine_of_many(vectors) for vectors in draw(100_000)]
-    truth = {
-        "difference": means[3] - means[0],
-        "slope": float(np.polyfit(np.log2(lengths), means, 1)[0]),
-    }
-    hits = dict.fromkeys(truth, 0)
-    for _ in range(300):
-        sample = means_of(*draw(60))
-        for name, weights in (("difference", [-1, 0, 0, 1]), ("slope", slope_weights(lengths))):
-            found = contrast(sample, weights)
-            hits[name] += found.low <= truth[name] <= found.high
-    print(f"\ncovered of 300: {hits}")
-    assert all(0.91 <= count / 300 <= 0.98 for count in hits.values()), hits
 
 
 def test_too_few_documents_leave_no_interval() -> None:

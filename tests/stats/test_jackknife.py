@@ -243,27 +243,3 @@ def test_intervals_cover(
     print(f"\n{documents} of {n}: coverage {shares}")
     assert least < shares["auto"] < most
     assert shares["z"] < shares["auto"] - 0.003
-
-
-@pytest.mark.slow
-def test_segments_shared_between_sets_are_covered() -> None:
-    """40 sets from 60 segments, 1,000 samples: a standard error of 0.007.
-
-    Clustering by set alone fails.
-    """
-    rng = default_rng(0)
-    place = np.arange(4)
-    hits: dict[str, list[np.ndarray]] = {"auto": [], "jackknife": []}
-    positions, sets = np.tile(place + 1, 160), np.repeat(np.arange(40), 16)
-    for _ in range(1000):
-        drawn = np.stack([rng.choice(60, 4, replace=False) for _ in range(40)])
-        segments = drawn[:, (place[:, None] + place) % 4]
-        values = rng.normal(0, 0.05, 60)[segments] + rng.normal(0, 0.03, (60, 4))[segments, place]
-        values += rng.normal(0, 0.02, (40, 1, 4)) + rng.normal(0, 0.02, segments.shape)
-        columns = (values.ravel(), positions, sets, segments.ravel())
-        for inference, held in hits.items():
-            held.append(covers(position_effects(*columns, inference=inference)))
-    shares = {inference: float(np.mean(held)) for inference, held in hits.items()}
-    print(f"\nshared segments: coverage {shares}")
-    assert 0.93 < shares["auto"] < 0.975
-    assert shares["jackknife"] < 0.88

@@ -1,7 +1,6 @@
-"""Languages in mixed documents against statsmodels, and how often verdicts on simulated ones are
-wrong.
-"""
+"""Languages in mixed documents against statsmodels."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,26 +29,18 @@ def mixed_rows(
     slope: float = 0.0,
 ) -> dict[str, np.ndarray]:
     """Every set in n Latin orders under every plan: position 1 is .2 above, and a language by what
-    favours it.
-    """
+    favours it."""
     lengths = rng.normal(4.6, 0.2, (sets, n))
+    of_set = rng.normal(0, noise, (sets, 3))
     rows = []
-    for number in range(sets):
-        own = rng.normal(0, noise, 3)
-        for code, plan in enumerate(plans):
-            for shift in range(n):
-                for place in range(n):
-                    language = plan[0] if place == 0 else plan[1]
-                    logs = lengths[number, (place + shift) % n] + LONGER[language]
-                    value = (
-                        0.7 + 0.2 * (place == 0) + (favour or {}).get(language, 0.0) + slope * logs
-                    )
-                    value += own[list(LONGER).index(language)] + rng.normal(0, 0.005)
-                    rows.append((value, place + 1, code, number, np.exp(logs)))
+    for number, code, shift, place in product(range(sets), range(len(plans)), range(n), range(n)):
+        language = plans[code][min(place, 1)]
+        logs = lengths[number, (place + shift) % n] + LONGER[language]
+        value = 0.7 + 0.2 * (place == 0) + (favour or {}).get(language, 0.0) + slope * logs
+        value += of_set[number, list(LONGER).index(language)] + rng.normal(0, 0.005)
+        rows.append((value, place + 1, code, number, np.exp(logs)))
     names = ("values", "positions", "plans", "sets", "tokens")
-    return {
-        name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
 def effects_of(
@@ -96,6 +87,7 @@ def test_it_is_statsmodels_contrast(n: int, inference: str) -> None:
         return row
 
     ours = found.differences()
+    assert set(ours.degrees_of_freedom) == {11 if inference == "jackknife" else np.inf}
     for place, pair in enumerate(found.pairs):
         row = weights(pair)
         estimate = row @ theirs.params
@@ -119,18 +111,6 @@ def test_a_favoured_language_is_found_and_named_first() -> None:
     assert 0.02 < found.low < found.estimate < found.high
     assert found.sentence().startswith("hi is 0.0")
     assert f"more represented than {found.against} [" in found.sentence()
-
-
-def test_lengths_are_taken_out_of_languages() -> None:
-    """Value grows with length only, and Hindi is longer by .5 in logs: .1 · .5 = .05 as measured,
-    then nothing.
-    """
-    rows = mixed_rows(default_rng(2), ALL, slope=0.1, noise=0.005)
-    same, plain = (effects_of(rows, ALL, lengths=lengths) for lengths in (True, False))
-    [fair], [biased] = language_verdicts([same]), language_verdicts([plain])
-    assert (fair.kind, fair.sentence()) == ("fair", "within ±0.02")
-    assert (biased.kind, biased.subject, biased.against) == ("biased", "hi", "en")
-    assert biased.estimate == pytest.approx(0.05, abs=0.01)
 
 
 def test_lengths_that_hardly_vary_have_no_slope() -> None:
@@ -167,42 +147,3 @@ def test_one_order_is_not_compared() -> None:
     rows = mixed_rows(default_rng(4), plans)
     found = effects_of(rows, plans)
     assert found.pairs == (("en", "de"),)
-
-
-RUNS = 60
-
-
-def test_verdicts_are_rarely_wrong_at_the_margin() -> None:
-    """English is exactly ±.02 from both others: any pair is called biased, or all of them fair, in
-    at most 5 %.
-
-    Up to three standard errors of √(.05 · .95/60) = .028. The interval of the first pair holds the
-    truth in 95 %.
-    """
-    rng = default_rng(5)
-    wrong = {"biased": 0, "fair": 0}
-    covered = 0
-    for _ in range(RUNS):
-        rows = mixed_rows(rng, ALL, favour={"en": 0.02}, sets=12, noise=0.01)
-        effects = effects_of(rows, ALL)
-        [found] = language_verdicts([effects])
-        if found.kind in wrong:
-            wrong[found.kind] += 1
-        ends = effects.differences()
-        covered += bool(ends.low[0] <= 0.02 <= ends.high[0])
-    slack = 3 * np.sqrt(0.05 * 0.95 / RUNS)
-    assert all(count / RUNS <= 0.05 + slack for count in wrong.values())
-    assert covered / RUNS == pytest.approx(0.95, abs=slack)
-
-
-def test_sizes_are_corrected_together() -> None:
-    """Alone, a pair is just significant; among twelve pairs it is not."""
-    for seed in range(200):
-        rows = mixed_rows(default_rng(seed), favour={"en": 0.032})
-        alone = effects_of(rows)
-        ends = alone.differences()
-        if 0.0205 < ends.low[0] < 0.0225:
-            break
-    assert language_verdicts([alone])[0].kind == "biased"
-    quiet = [effects_of(mixed_rows(default_rng(1000 + place))) for place in range(11)]
-    assert language_verdicts([alone, *quiet])[0].kind == "inconclusive"

@@ -39,33 +39,13 @@ class Baskets:
 
     Attributes:
         slot: [N, L], the slot of each key, `NO_BASKET` for padding.
-        start, length: [N, M], where each slot's keys begin and how many there are.
-        width: a length that no slot exceeds.
+        count: M, a number of slots that no text exceeds.
         content: [N], how many keys of each text lie in content baskets.
-        size: the size of fixed baskets, whose borders follow from it; None for segments.
-        segment_widths: of segments, see `widths`.
     """
 
     slot: Tensor
-    start: Tensor
-    length: Tensor
-    width: int
+    count: int
     content: Tensor
-    size: int | None = None
-    segment_widths: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """M, the number of slots."""
-        return self.start.shape[1]
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """M ints, a length that no text of the batch exceeds in that slot.
-
-        A compiled graph that asks for them holds for this M only.
-        """
-        return self.segment_widths or (1, 1, *[self.width] * (self.count - CONTENT))
 
 
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
@@ -75,22 +55,14 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     is [N, L] bool, False for padding on either side.
     """
     rank = valid.cumsum(dim=1) - 1
-    total = valid.sum(dim=1)
-    content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
-    slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)
-
-    first = valid.int().argmax(dim=1)
-    last = first + (total - 1).clamp(min=0)
-    has_bos = (total > 0) & own_bos
-    has_eos = (total > int(own_bos)) & own_eos
-    special = torch.stack([has_bos, has_eos], dim=1).long()
-    content = total - special.sum(dim=1)
-    count, width = runs(valid.shape[1], size)
-    offset = torch.arange(count, device=valid.device) * size
-    content_start = first[:, None] + int(own_bos) + offset
-    start = torch.cat([torch.stack([first, last], dim=1), content_start], dim=1)
-    length = torch.cat([special, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
-    return Baskets(slot, start, length, width, content, size)
+    slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
+    count, _ = runs(valid.shape[1], size)
+    if own_eos:
+        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
+    if own_bos:
+        slot = torch.where(rank == 0, BOS, slot)
+    slot = torch.where(valid, slot, NO_BASKET)
+    return Baskets(slot, CONTENT + count, (slot >= CONTENT).sum(dim=1))
 
 
 def runs(tokens: int, size: int) -> tuple[int, int]:
@@ -103,25 +75,3 @@ def runs(tokens: int, size: int) -> tuple[int, int]:
         count: int = torch.sym_max(2, (tokens + size - 1) // size)  # type: ignore[no-untyped-call]
         return count, size
     return max(1, -(-tokens // size)), max(1, min(size, tokens))
-
-
-def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """One basket per segment [N, L], numbered from 0, rising in a text; any number at padding."""
-    slot = _place_special(CONTENT + segment, valid, own_bos=own_bos, own_eos=own_eos)
-    count = int((segment * valid).max()) + 1 + CONTENT
-    of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)
-    length = of_slot.sum(dim=1)
-    start = of_slot.int().argmax(dim=1)
-    longest = length.amax(dim=0).clamp(min=1).tolist()
-    content = length[:, CONTENT:].sum(dim=1)
-    return Baskets(slot, start, length, max(longest), content, None, tuple(longest))
-
-
-def _place_special(slot: Tensor, valid: Tensor, *, own_bos: bool, own_eos: bool) -> Tensor:
-    """The slots [N, L] of content tokens, with first, last and padding tokens in theirs."""
-    rank = valid.cumsum(dim=1) - 1
-    if own_eos:
-        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
-    if own_bos:
-        slot = torch.where(rank == 0, BOS, slot)
-    return torch.where(valid, slot, NO_BASKET)

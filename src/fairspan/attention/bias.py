@@ -4,16 +4,6 @@ import torch
 from torch import Tensor
 
 
-def hides_only_padding(mask: Tensor | None) -> bool:
-    """Whether a mask is one row with stride 0 along rows, as `interface.mask` hides padding."""
-    return mask is not None and mask.stride(2) == 0
-
-
-def rows_of(x: Tensor | None, block: slice) -> Tensor | None:
-    """A block of query rows of a mask or bias [N or 1, H or 1, L or 1, L]."""
-    return x if x is None or x.shape[2] == 1 else x[:, :, block]
-
-
 def additive(
     mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dtype
 ) -> Tensor | None:

@@ -10,10 +10,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
-from fairspan.attention.all_rows import all_rows
 from fairspan.attention.baskets import is_exporting
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
-from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.rows import all_rows, pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import FAR, Tiles, TileView, tiles_being_read
 from fairspan.attention.traced import traced_attention
@@ -56,14 +55,14 @@ def attention(
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer(module)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    sharper = plan.inverse_temperature
-    if isinstance(sharper, Tensor):
-        sharper = sharper[:, None, None, None].to(query.dtype)
-        query = query * sharper
+    inverse_temperature = plan.inverse_temperature
+    if isinstance(inverse_temperature, Tensor):
+        inverse_temperature = inverse_temperature[:, None, None, None].to(query.dtype)
+        query = query * inverse_temperature
     else:
-        scale *= sharper
+        scale *= inverse_temperature
     if position_bias is not None and plan.scale_position_bias:
-        position_bias = position_bias * sharper
+        position_bias = position_bias * inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
     causal = False
@@ -94,24 +93,21 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
     rule = inputs.rule
     gpu = _gpu_kernels(inputs)
     if rule is not None or inputs.view is not None:
-        plan.path = "torch" if gpu is None else "triton"
+        plan.path = "torch"
     if rule is not None and rule.pooled is None:
-        return all_rows(inputs, rule) if gpu is None else gpu.all_rows_kernel(inputs, rule)
-    only_pooled = inputs.layer == plan.only_pooled_in
+        return all_rows(inputs)
     out: Tensor
     if inputs.view is not None:
-        rows = None if plan.shared_rows is None else plan.shared_rows(inputs, inputs.view)
+        rows = None if plan.add_piece is None else plan.add_piece(inputs, inputs.view)
+        plan.path = "torch" if gpu is None else "triton"
         by_tile = tile_rows if gpu is None else gpu.tile_rows_kernel
-        out = by_tile(inputs, inputs.view, only_shared=only_pooled)
+        out = by_tile(inputs, inputs.view)
         if rows is not None:
-            out[:, inputs.view.tiles.shared[0]] = rows
-    elif only_pooled:
-        n, heads, length, _ = inputs.query.shape
-        out = inputs.query.new_zeros(n, length, heads, inputs.value.shape[-1])
+            out[:, inputs.view.tiles.global_rows[0]] = rows
     else:
         tensors = (inputs.query, inputs.key, inputs.value, inputs.mask)
         out, _ = _sdpa(module, *tensors, inputs.scale, inputs.position_bias, **kwargs)
-    return out if rule is None else _with_pooled_row(out, inputs, rule, gpu)
+    return out if rule is None else _with_pooled_row(out, inputs, rule)
 
 
 def _view(
@@ -134,14 +130,9 @@ def _view(
     return TileView(tiles, table[0, 0, 0], bias, plan.causal, band)
 
 
-def _with_pooled_row(
-    out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None
-) -> Tensor:
+def _with_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> Tensor:
     """`out` [N, L, H, D] with the pooled row of each text in baskets."""
     assert rule.pooled is not None
-    if gpu is not None and inputs.view is None:
-        gpu.pooled_row_kernel(out, inputs, rule)
-        return out
     if out.requires_grad:
         # SDPA's backward pass reads its output, so nothing may be written into it.
         out = out.clone()
@@ -173,7 +164,7 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     last = tiles.positions - 1
     device = tiles.valid.device
     is_compiling = torch.compiler.is_compiling()
-    # Where it is looked at, a GPU would have to be waited for.
+    # On the CPU, since values are looked at below: avoids a device sync.
     ahead = torch.arange(-last, last + 1, device=device if is_compiling else "cpu")
     row = ahead.clamp(min=0)
     key = (-ahead).clamp(min=0)

@@ -1,5 +1,7 @@
 """`Plan`: what the attention layers need to know of one forward pass; an argument of its call."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -100,9 +102,10 @@ class Plan:
         inverse_temperature: a number, or [N] where texts differ in it.
         scale_position_bias: whether the temperature also divides the position bias.
         causal: whether the model is, which passes in tiles need to know.
-        only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
-        shared_rows: [1, S, H, D], called in every layer of a piece of a text for the rows that see
-            the other pieces, None if nobody reads them there; None for whole texts.
+        pieces: of one long text, on which its layers run one after another; empty for others.
+        states: [1, L, d], the output of the last layer that ran on pieces.
+        add_piece: [1, S, H, D], called in every layer of a piece of a text for the rows that see
+            the other pieces, None where the piece is not the last; None for whole texts.
         asked: the attention modules of the layers that have asked so far.
         ended: whether the pass is over. Layers that ask after it are computed once more, for their
             gradients.
@@ -117,14 +120,23 @@ class Plan:
     scale_position_bias: bool = False
     tiles: Tiles | None = None
     causal: bool = False
-    only_pooled_in: int | None = None
-    shared_rows: Callable[[LayerInputs, TileView], Tensor | None] | None = None
+    pieces: tuple[Piece, ...] = ()
+    states: Tensor | None = None
+    add_piece: Callable[[LayerInputs, TileView], Tensor | None] | None = None
     asked: list[nn.Module] = field(default_factory=list)
     ended: bool = False
     calibrated: list[int] = field(default_factory=list)
     path: str | None = None
     watch: Callable[[LayerInputs], None] | None = None
     _rule: BasketRule | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether a pass under it differs from one of the plain model."""
+        has_temperature = isinstance(self.inverse_temperature, Tensor) or (
+            self.inverse_temperature != 1
+        )
+        return self.tiles is not None or len(self.layers) > 0 or has_temperature
 
     @property
     def rule(self) -> BasketRule:
@@ -152,3 +164,23 @@ class Plan:
                 "checkpointing."
             )
         return layers[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Some tiles of a text with its global tokens around them.
+
+    Attributes:
+        plan: what a layer needs to know of these tokens.
+        rows: [L'], their places in the text.
+    """
+
+    plan: Plan
+    rows: Tensor
+
+    @property
+    def content(self) -> slice:
+        """Which of the rows are no global tokens."""
+        tiles = self.plan.tiles
+        assert tiles is not None
+        return slice(tiles.lead, len(self.rows) - tiles.trail)

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import svds  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fairspan.attention.plan import LayerInputs
-from fairspan.attention.pooled_row import row_scores, row_weights
+from fairspan.attention.rows import row_scores, row_weights
 
 # Bounds the scores [R, L] of a block of R rows.
 _SCORES_AT_A_TIME = 2**20

@@ -1,4 +1,4 @@
-"""The portable path for tiles: tile by tile with the shared keys in front, no L×L tensor."""
+"""The portable path for tiles: tile by tile with the global keys in front, no L×L tensor."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _STEP = 16
 _LENGTHS = 8
 
 
-def tile_rows(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
-    """Attention of one layer, [N, L, H, D]; rows of padding, or all but the shared ones, are 0."""
+def tile_rows(inputs: LayerInputs, view: TileView) -> Tensor:
+    """Attention of one layer, [N, L, H, D]; rows of padding are 0."""
     tiles = view.tiles
     n, heads, length, _ = inputs.query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = inputs.query.new_zeros(n * length + 1, heads, inputs.value.shape[-1])
-    if not only_shared:
-        for group in _groups(tiles):
-            _add_group(flat, inputs, view, group)
+    for group in _groups(tiles):
+        _add_group(flat, inputs, view, group)
     if tiles.lead + tiles.trail:
-        _add_shared(flat, inputs, view)
+        _add_global(flat, inputs, view)
     return flat[:-1].view(n, length, heads, -1)
 
 
@@ -46,12 +45,12 @@ def _add_group(flat: Tensor, inputs: LayerInputs, view: TileView, group: TileGro
         rows_at_once = _MASK_AT_A_TIME // (tiles_at_once * heads * group.keys.shape[1])
     for block in _blocks(len(group.rows), tiles_at_once):
         keys = group.keys[block]
-        key = take(inputs.key, keys)
-        value = take(inputs.value, keys)
+        key = tokens_of(inputs.key, keys)
+        value = tokens_of(inputs.value, keys)
         for part in _blocks(width, rows_at_once):
             rows = group.rows[block, part]
             mask = group_mask(view, group, block, rows, keys)
-            out = _attend(inputs, take(inputs.query, rows), key, value, mask)
+            out = _attend(inputs, tokens_of(inputs.query, rows), key, value, mask)
             if group.row_ok is not None:
                 rows = torch.where(group.row_ok[block, part], rows, len(flat) - 1)
             _write(flat, rows, out)
@@ -75,7 +74,7 @@ def _write(flat: Tensor, tokens: Tensor, out: Tensor) -> None:
     flat[tokens.flatten()] = out.transpose(1, 2).flatten(0, 1)
 
 
-def take(x: Tensor, tokens: Tensor) -> Tensor:
+def tokens_of(x: Tensor, tokens: Tensor) -> Tensor:
     """[G, H, W, D], the tokens [G, W] of x [N, H, L, D], counted through the batch."""
     by_token = x.transpose(1, 2)
     flat = tokens.flatten()
@@ -124,26 +123,26 @@ def group_mask(
     return added if seen is None else added.masked_fill(~seen, -torch.inf)
 
 
-def _add_shared(flat: Tensor, inputs: LayerInputs, view: TileView) -> None:
-    """Write the shared rows into `flat` [N·L + 1, H, D]."""
-    tokens = shared_tokens(view.tiles)
-    rows = take(inputs.query, tokens)
-    out = _attend(inputs, rows, inputs.key, inputs.value, seen_by_shared(view))
+def _add_global(flat: Tensor, inputs: LayerInputs, view: TileView) -> None:
+    """Write the global rows into `flat` [N·L + 1, H, D]."""
+    tokens = global_tokens(view.tiles)
+    rows = tokens_of(inputs.query, tokens)
+    out = _attend(inputs, rows, inputs.key, inputs.value, seen_by_global(view))
     _write(flat, tokens, out)
 
 
-def shared_tokens(tiles: Tiles) -> Tensor:
-    """[N, S]: the shared tokens, numbered through the batch."""
+def global_tokens(tiles: Tiles) -> Tensor:
+    """[N, S]: the global tokens, numbered through the batch."""
     n, length = tiles.valid.shape
-    return tiles.shared + torch.arange(n, device=tiles.shared.device)[:, None] * length
+    return tiles.global_rows + torch.arange(n, device=tiles.global_rows.device)[:, None] * length
 
 
-def seen_by_shared(view: TileView) -> Tensor | None:
-    """What the shared rows see of all keys, or what is added to their scores, [N, 1 or H, S, L]."""
+def seen_by_global(view: TileView) -> Tensor | None:
+    """What the global rows see of all keys, or what is added to their scores, [N, 1 or H, S, L]."""
     tiles = view.tiles
     if view.uniform:
         return tiles.valid[:, None, None, :] if tiles.padded else None
-    rows = tiles.shared
+    rows = tiles.global_rows
     n, count = rows.shape
     length = tiles.valid.shape[1]
     text = torch.arange(n, device=rows.device)[:, None].expand(n, count)
@@ -206,7 +205,7 @@ def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: boo
     # After the end of a tile its last token is repeated.
     rows = start[:, None] + torch.minimum(step, (length - 1).clamp(min=0)[:, None])
     rows = rows.clamp(max=row_length - 1)
-    keys = torch.cat([tiles.shared[text], rows], dim=1)
+    keys = torch.cat([tiles.global_rows[text], rows], dim=1)
     key_ok = torch.nn.functional.pad(row_ok, (tiles.lead + tiles.trail, 0), value=True)
     if exact:
         whole = bool(key_ok.all())

@@ -1,9 +1,9 @@
 """Tile geometry: which tokens see which, and where a token stands.
 
-A text has shared tokens in front (special tokens and the prompt), content, and shared tokens at its
-end. The content is cut into tiles. A content token sees its own tile and the shared tokens; shared
+A text has global tokens in front (special tokens and the prompt), content, and global tokens at its
+end. The content is cut into tiles. A content token sees its own tile and the global tokens; global
 tokens see everything and are seen by everything. Positions start again in every tile, so that no
-position exceeds the longest tile and the shared ones.
+position exceeds the longest tile and the global ones.
 
 A position bias is a table of P×P entries for these positions instead of L×L, and the mask of a
 causal or windowed layer a table of distances.
@@ -14,15 +14,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import is_traced, runs
 
-SHARED = -1
+GLOBAL = -1
 NO_TILE = -2
 FAR = 2**30
 """A distance that no two tokens of a tile have."""
@@ -35,11 +35,11 @@ class Tiles:
     Attributes:
         valid: [N, L] bool, False for padding.
         position: [N, L], where each token stands; 0 at padding.
-        tile: [N, L], the tile of each token, `SHARED` or `NO_TILE` (padding).
+        tile: [N, L], the tile of each token, `GLOBAL` or `NO_TILE` (padding).
         start, length: [N, M], where each tile begins and how many tokens it has; 0 where a text has
             fewer tiles.
-        shared: [N, S], the rows of the shared tokens, clamped where a text has fewer.
-        lead, trail: how many shared tokens a text has in front and at its end.
+        global_rows: [N, S], the rows of the global tokens, clamped where a text has fewer.
+        lead, trail: how many global tokens a text has in front and at its end.
         width: a length that no tile exceeds.
         size: a length that no tile of a text of several exceeds.
         padded: whether the batch may have padding.
@@ -53,7 +53,7 @@ class Tiles:
     tile: Tensor
     start: Tensor
     length: Tensor
-    shared: Tensor
+    global_rows: Tensor
     lead: int
     trail: int
     width: int
@@ -76,7 +76,7 @@ class TileGroup:
         rows: [G, W], the tokens of each tile.
         row_ok: [G, W], which of them are there; None for all, or where a token that is there
             already fills the gap.
-        keys: [G, K], the shared tokens and those that the tile sees.
+        keys: [G, K], the global tokens and those that the tile sees.
         key_ok: [G, K], which of them are there; None for all.
     """
 
@@ -103,157 +103,120 @@ def lay_tiles(
 
     Args:
         size: the most tokens of a tile.
-        lead, trail: how many tokens in front and at the end are shared.
-        whole: texts of at most so many tokens, shared ones aside, are one tile.
+        lead, trail: how many tokens in front and at the end are global.
+        whole: texts of at most so many tokens, global ones aside, are one tile.
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
     """
     if segment is None and is_traced():
-        return _lay_in_graph(valid, size, max(size, whole), lead, trail)
-    sizes = (size, max(size, whole), longest or size)
-    tiles: Tiles = _lay_on_host(valid, *sizes, lead, trail, segment)
+        return _lay(valid, size, max(size, whole), lead, trail)
+    tiles: Tiles = _lay_on_host(
+        valid, size, max(size, whole), lead, trail, segment, longest or size
+    )
     return tiles
 
 
 # No graph can depend on the number of segments.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _lay_on_host(
+def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
+    """The tiles of a batch, laid on the CPU, where their numbers may be looked at; a GPU would
+    start dozens of small operations."""
+    on_host = valid.cpu()
+    *_, segment, _ = how
+    if segment is None and bool(on_host.all()):
+        # All texts have the same tiles.
+        on_host = on_host[:1]
+    tiles = _lay(on_host, *how)
+    names = ("position", "tile", "start", "length", "global_rows")
+    numbers = [getattr(tiles, name) for name in names]
+    # In one copy to the device.
+    together = torch.cat(numbers, dim=1).to(valid.device).expand(len(valid), -1)
+    parts = torch.split(together, [part.shape[1] for part in numbers], dim=1)
+    return replace(tiles, valid=valid, **dict(zip(names, parts, strict=True)))
+
+
+def _lay(
     valid: Tensor,
     size: int,
     whole: int,
-    longest: int,
     lead: int,
     trail: int,
-    segment: Tensor | None,
+    segment: Tensor | None = None,
+    longest: int = 0,
 ) -> Tiles:
-    """`lay_tiles` where lengths may be looked at.
-
-    A GPU would start dozens of small operations before the first layer. Texts of one length have
-    the same tiles, segments aside.
-    """
-    row_length = valid.shape[1]
-    total = valid.sum(dim=1, keepdim=True).numpy(force=True)
-    padded = segment is not None or bool((total < row_length).any())
-    if padded:
-        first = valid.int().argmax(dim=1, keepdim=True).numpy(force=True)
-    else:
-        total = total[:1]
-        first = np.zeros_like(total)
-    count = (total - lead - trail).clip(0)
+    """The tiles of a batch. In a graph nothing depends on lengths but the number of columns."""
+    columns = valid.shape[1]
+    first = valid.int().argmax(dim=1, keepdim=True)
+    total = valid.sum(dim=1, keepdim=True)
+    count = (total - lead - trail).clamp(min=0)
     if segment is None:
-        length = _balanced(count, np.where(count > whole, size, whole))
+        most_tiles, longest_of_several = runs(columns - lead - trail, size)
+        _, width = runs(columns - lead - trail, whole)
+        length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
     else:
-        begins = (first + lead)[:, 0]
-        contents = zip(segment.numpy(force=True), begins, count[:, 0], strict=True)
-        tiles_of = [_segment_lengths(row[at : at + n], size, longest) for row, at, n in contents]
-        length = np.zeros((len(tiles_of), max(map(len, tiles_of))), dtype=np.int64)
-        for row, of_text in zip(length, tiles_of, strict=True):
-            row[: len(of_text)] = of_text
-    number = np.arange(length.shape[1])
-    start = first + lead + length.cumsum(axis=1) - length
+        length = _segment_lengths(segment.cpu(), first + lead, count, size, longest)
+    padded = True
+    if not is_traced():
+        length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
+        width = max(1, int(length.max()))
+        several = length[(length > 0).sum(dim=1) > 1]
+        longest_of_several = max(1, int(several.max())) if several.numel() else 1
+        padded = segment is not None or bool((total < columns).any())
+    start = first + lead + length.cumsum(dim=1) - length
 
-    # A text is runs of tokens at rising positions: padding, shared, its tiles, shared, padding.
-    in_front = np.minimum(total, lead)
-    at_end = total - in_front - count
-    lengths = np.hstack([first, in_front, length, at_end, row_length - first - total])
-    zero = np.zeros_like(first)
-    behind_tiles = lead + length.max(axis=1, keepdims=True)
-    positions = np.hstack([zero, zero, np.full_like(length, lead), behind_tiles, zero])
-    kinds = np.hstack([NO_TILE, SHARED, number, SHARED, NO_TILE])
-    repeats = lengths.ravel()
-    before = repeats.cumsum() - repeats
-    tile = np.repeat(np.broadcast_to(kinds, lengths.shape), repeats)
-    position = np.repeat(positions.ravel() - before, repeats) + np.arange(len(tile))
-    position[tile == NO_TILE] = 0
-
-    shared = _shared_rows(torch.from_numpy(first), torch.from_numpy(total), lead, trail)
-    geometry = [position.reshape(len(first), -1), tile.reshape(len(first), -1), start, length]
-    # In one copy to the device.
-    together = torch.from_numpy(np.hstack([*geometry, shared.numpy()])).to(valid.device)
-    widths = [row_length, row_length, len(number), len(number), lead + trail]
-    parts = torch.split(together.expand(len(valid), -1), widths, dim=1)
-    of_several = length[(length > 0).sum(axis=1) > 1]
+    # Of each column, how many tiles have begun, and where it is in the last of them.
+    begun = valid.new_zeros(valid.shape[0], columns + 1, dtype=torch.long)
+    begun = begun.scatter_add(1, start.clamp(max=columns), (length > 0).long())
+    number = begun[:, :columns].cumsum(dim=1) - 1
+    column = torch.arange(columns, device=valid.device)
+    within = column - start.gather(1, number.clamp(min=0))
+    offset = column - first - lead
+    behind_tiles = lead + length.amax(dim=1, keepdim=True) + offset - count
+    outside = torch.where(offset < 0, column - first, behind_tiles)
+    inside = (offset >= 0) & (offset < count)
+    position = torch.where(inside, lead + within, outside)
+    tile = torch.where(inside, number, GLOBAL)
     return Tiles(
         valid=valid,
-        position=parts[0],
-        tile=parts[1],
-        start=parts[2],
-        length=parts[3],
-        shared=parts[4],
+        position=torch.where(valid, position, 0),
+        tile=torch.where(valid, tile, NO_TILE),
+        start=start.contiguous(),
+        length=length.contiguous(),
+        global_rows=_global_rows(first, total, lead, trail),
         lead=lead,
         trail=trail,
-        width=int(length.max(initial=1)),
-        size=int(of_several.max(initial=1)),
+        width=width,
+        size=longest_of_several,
         padded=padded,
     )
 
 
-def _balanced(count: np.ndarray, size: np.ndarray | int) -> np.ndarray:
+def _balanced(count: Tensor, size: Tensor | int, most_tiles: int) -> Tensor:
     """[N, M]: the lengths of tiles of at most `size` tokens, given the tokens [N, 1] of texts."""
-    pieces = (-(-count // size)).clip(1)
-    number = np.arange(pieces.max(initial=1))
-    return np.where(number < pieces, count // pieces + (number < count % pieces), 0)
-
-
-def _segment_lengths(segment: np.ndarray, size: int, longest: int) -> list[int]:
-    """The lengths of the tiles of a text, given the segment of each content token."""
-    if not len(segment):
-        return [0]
-    # Below 0 throughout: a text that is cut by size.
-    most = size if segment[0] < 0 else longest
-    runs_of = np.split(segment, np.flatnonzero(np.diff(segment)) + 1)
-    cut = [_balanced(np.array([[len(run)]]), most)[0].tolist() for run in runs_of]
-    return [length for lengths in cut for length in lengths]
-
-
-def _lay_in_graph(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> Tiles:
-    """`lay_tiles` without segments, in a graph that does not depend on lengths."""
-    first = valid.int().argmax(dim=1, keepdim=True)
-    total = valid.sum(dim=1, keepdim=True)
-    rank = valid.cumsum(dim=1) - 1
-    count = (total - lead - trail).clamp(min=0)
-    offset = rank - lead
-    inside = valid & (offset >= 0) & (offset < count)
-    room = valid.shape[1] - lead - trail
-    most_tiles, longest = runs(room, size)
-    _, width = runs(room, whole)
-    limit = size if whole == size else torch.where(count > whole, size, whole)
-
-    # Tiles of `base` tokens, of which the first ones, `longer`, have one token more.
-    pieces = (-(-count // limit)).clamp(min=1)
-    base = count // pieces
-    longer = count % pieces
+    tiles = (-(-count // size)).clamp(min=1)
     number = torch.arange(most_tiles, device=count.device)
-    length = torch.where(number < pieces, base + (number < longer), 0)
-    start = first + lead + number * base + torch.minimum(number, longer)
-    base = base.clamp(min=1)
-    beyond = offset - longer * (base + 1)
-    is_early = beyond < 0
-    content_tile = torch.where(is_early, offset // (base + 1), longer + beyond // base)
-    within = torch.where(is_early, offset % (base + 1), beyond % base)
-
-    at_end = lead + length[:, :1] + offset - count
-    outside = torch.where(offset < 0, rank, at_end)
-    position = torch.where(inside, lead + within, outside)
-    tile = torch.where(inside, content_tile, SHARED)
-    return Tiles(
-        valid,
-        torch.where(valid, position, 0),
-        torch.where(valid, tile, NO_TILE),
-        start.contiguous(),
-        length.contiguous(),
-        _shared_rows(first, total, lead, trail),
-        lead,
-        trail,
-        width,
-        longest,
-        padded=True,
-    )
+    return torch.where(number < tiles, count // tiles + (number < count % tiles), 0)
 
 
-def _shared_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
-    """[N, S]: the rows of shared tokens, of texts of `total` [N, 1] tokens from `first` [N, 1]."""
+def _segment_lengths(
+    segment: Tensor, begin: Tensor, count: Tensor, size: int, longest: int
+) -> Tensor:
+    """[N, M]: the lengths of the tiles of texts whose content has the segments [N, L] from `begin`
+    on."""
+    lengths = []
+    for row, first, tokens in zip(segment, begin[:, 0], count[:, 0], strict=True):
+        content = row[int(first) : int(first + tokens)]
+        # Below 0 throughout: a text that is cut by size.
+        most = size if len(content) and content[0] < 0 else longest
+        _, runs_of = content.unique_consecutive(return_counts=True)
+        cut = _balanced(runs_of[:, None], most, max(1, -(-len(content) // most)))
+        lengths.append(cut[cut > 0] if len(content) else count.new_zeros(1))
+    return torch.nn.utils.rnn.pad_sequence(lengths, batch_first=True)
+
+
+def _global_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
+    """[N, S]: the rows of global tokens, of texts of `total` [N, 1] tokens from `first` [N, 1]."""
     number = torch.arange(lead + trail, device=first.device).expand(first.shape[0], -1)
     behind_content = number - lead + (total - trail).clamp(min=lead)
     rank = torch.where(number < lead, number, behind_content)
@@ -295,8 +258,8 @@ class TileView:
         row_position = self.tiles.position[text, row, None]
         key_tile = self.tiles.tile[text]
         key_position = self.tiles.position[text]
-        is_shared = (key_tile == SHARED) | (row_tile == SHARED)
-        visible = (key_tile != NO_TILE) & ((key_tile == row_tile) | is_shared)
+        is_global = (key_tile == GLOBAL) | (row_tile == GLOBAL)
+        visible = (key_tile != NO_TILE) & ((key_tile == row_tile) | is_global)
         if self.mask is not None:
             behind = key_position
             if self.causal:

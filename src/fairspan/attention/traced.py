@@ -8,15 +8,15 @@ from torch import Tensor
 
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import LayerInputs
-from fairspan.attention.pooled_row import pooled_row, row_weights
+from fairspan.attention.rows import all_rows, pooled_row
 from fairspan.attention.tile_rows import (
     all_tiles,
+    global_tokens,
     group_mask,
-    seen_by_shared,
-    shared_tokens,
-    take,
+    seen_by_global,
+    tokens_of,
 )
-from fairspan.attention.tiles import SHARED, TileGroup, Tiles, TileView
+from fairspan.attention.tiles import GLOBAL, TileGroup, Tiles, TileView
 
 
 def traced_attention(inputs: LayerInputs) -> Tensor:
@@ -24,7 +24,7 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     query = inputs.query
     rule = inputs.rule
     if rule is not None and rule.pooled is None:
-        return _in_baskets(inputs).transpose(1, 2)
+        return all_rows(inputs)
     if inputs.view is not None:
         out = _in_tiles(inputs, inputs.view)
     else:
@@ -82,7 +82,7 @@ def _seen_by_all(inputs: LayerInputs) -> Tensor | None:
 
 
 def _in_tiles(inputs: LayerInputs, view: TileView) -> Tensor:
-    """[N, L, H, D]: content tokens see their tile, shared tokens everything."""
+    """[N, L, H, D]: content tokens see their tile, global tokens everything."""
     tiles = view.tiles
     key = inputs.key
     value = inputs.value
@@ -94,32 +94,24 @@ def _in_tiles(inputs: LayerInputs, view: TileView) -> Tensor:
         tiles.groups = [all_tiles(tiles, *needed.tolist())]
     (group,) = tiles.groups
     mask = group_mask(view, group, slice(None), group.rows, group.keys)
-    rows = take(inputs.query, group.rows)
-    p = _weights(rows, take(key, group.keys), mask, inputs.scale, uniform=view.uniform)
-    outputs = [p @ _for_every_head(take(value, group.keys), rows)]
+    rows = tokens_of(inputs.query, group.rows)
+    p = _weights(rows, tokens_of(key, group.keys), mask, inputs.scale, uniform=view.uniform)
+    outputs = [p @ _for_every_head(tokens_of(value, group.keys), rows)]
     if tiles.lead + tiles.trail:
-        rows = take(inputs.query, shared_tokens(tiles))
-        p = _weights(rows, key, seen_by_shared(view), inputs.scale)
+        rows = tokens_of(inputs.query, global_tokens(tiles))
+        p = _weights(rows, key, seen_by_global(view), inputs.scale)
         outputs.append(p @ _for_every_head(value, rows))
     flat = torch.cat([out.transpose(1, 2).flatten(0, 1) for out in outputs])
     return flat.index_select(0, _places(tiles, group).flatten()).view(n, length, heads, -1)
 
 
 def _places(tiles: Tiles, group: TileGroup) -> Tensor:
-    """[N, L]: the index of each token among the rows of all tiles, followed by shared tokens."""
+    """[N, L]: the index of each token among the rows of all tiles, followed by global tokens."""
     total, width = group.rows.shape
     n = tiles.tile.shape[0]
     text = torch.arange(n, device=tiles.tile.device)[:, None]
     position = tiles.position
-    shared = torch.where(position < tiles.lead, position, position - tiles.length[:, :1])
-    shared = total * width + text * (tiles.lead + tiles.trail) + shared
+    among_global = torch.where(position < tiles.lead, position, position - tiles.length[:, :1])
+    among_global = total * width + text * (tiles.lead + tiles.trail) + among_global
     inside = (text * (total // n) + tiles.tile) * width + position - tiles.lead
-    return torch.where(tiles.tile >= 0, inside, torch.where(tiles.tile == SHARED, shared, 0))
-
-
-def _in_baskets(inputs: LayerInputs) -> Tensor:
-    """IRF §5 for every row, [N, H, L, D]."""
-    n, heads, length, _ = inputs.query.shape
-    rows = torch.arange(length, device=inputs.query.device)[:, None].expand(-1, n)
-    p = row_weights(inputs, rows).view(length, n, heads, length).permute(1, 2, 0, 3)
-    return p.to(inputs.value.dtype) @ _for_every_head(inputs.value, inputs.query)
+    return torch.where(tiles.tile >= 0, inside, torch.where(tiles.tile == GLOBAL, among_global, 0))

@@ -95,7 +95,7 @@ class Calibration:
             MPNet). The published equation does not, the published code does.
         tile_size: most tokens in a tile, "window" for as many as the plain model reads, but at most
             512, or None for no tiles. The tiles of a text differ by at most one token. A token sees
-            its own tile and shared tokens (special tokens, prompt), and positions restart in every
+            its own tile and global tokens (special tokens, prompt), and positions restart in every
             tile.
         pooling: "model" for the model's own; "even" for a vector that says as much of every token
             as of every other, in place of the mean of all tokens; "auto" for "even" where the model

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from fairspan.attention.plan import Plan
-from fairspan.attention.pooled_row import average_row
+from fairspan.attention.rows import average_row
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.model.pooling import prompt_length
 

@@ -59,8 +59,7 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         if self.calibration.acts_on("document"):
             side: Side = "document"
             how = (self.calibration, self.site[0], self.depth, inputs, side)
-            segment = features.get(SEGMENTS)
-            plan = make_plan(*how, segment, only_pooled=False, tiling=self.tiling)
+            plan = make_plan(*how, features.get(SEGMENTS), self.tiling)
         result = self.recording(plan, inputs)
         features.update(forward_under(plan, self, inputs, **kwargs))
         features[_RECORDED] = result(features)

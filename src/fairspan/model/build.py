@@ -4,10 +4,10 @@ import copy
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
@@ -40,40 +40,17 @@ from fairspan.model.transformer import (
 from fairspan.model.window import Window, set_window
 
 Model = TypeVar("Model", bound=nn.Module)
-Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
 Leveling = bool | Sequence[str] | CommonDirection
 
 
-@overload
 def calibrate(
-    model: str | Path,
+    model: str | Path | SentenceTransformer,
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
     level: Leveling | None = None,
     **fields: Any,
-) -> SentenceTransformer: ...
-
-
-@overload
-def calibrate(
-    model: Encoder,
-    calibration: AnyCalibration | None = None,
-    *,
-    max_seq_length: int | None = None,
-    level: Leveling | None = None,
-    **fields: Any,
-) -> Encoder: ...
-
-
-def calibrate(
-    model: str | Path | Encoder,
-    calibration: AnyCalibration | None = None,
-    *,
-    max_seq_length: int | None = None,
-    level: Leveling | None = None,
-    **fields: Any,
-) -> SentenceTransformer | Encoder:
+) -> SentenceTransformer:
     """A SentenceTransformer with calibrated attention.
 
     A `model` that is an object is not changed, and shares its weights with the calibrated copy:
@@ -81,8 +58,7 @@ def calibrate(
 
     Args:
         model: what `fairspan.load` reads, a folder or a name on the Hugging Face hub; or a
-            SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents
-            are read in tiles. A calibrated one is calibrated again.
+            SentenceTransformer on the torch backend. A calibrated one is calibrated again.
         calibration: a preset's name ("fair", "tiles-64", "paper", "retrieval", "tempscale",
             "plain") or a `Calibration`; or the JSON file of one, which `Calibration.to_json`
             writes, or a folder with such a `calibration.json`. None means "fair": documents of any
@@ -111,25 +87,23 @@ def calibrate(
     wanted = as_calibration(calibration, **fields)
     if isinstance(model, str | Path):
         model = load(model)
-    if not isinstance(model, SentenceTransformer | MultiVectorEncoder):
+    if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
-            "calibrate takes a model's name or folder, a SentenceTransformer or a "
-            f"MultiVectorEncoder, got {type(model).__name__}."
+            "calibrate takes a model's name or folder, or a SentenceTransformer, got "
+            f"{type(model).__name__}."
         )
     _check_weights(model)
     require_transformers(model, "calibrate")
     calibrated, fitted = _calibrated(model, wanted, max_seq_length)
     if fitted.level:
         add_level(calibrated, direction or common_direction(model, texts=texts))
-    elif direction is not None or texts is not None:
-        raise DesignError("a multi-vector encoder has no pooled vector to level: omit level.")
     write_card(calibrated, fitted)
     return calibrated
 
 
 def _calibrated(
-    model: Encoder, wanted: Calibration, max_seq_length: int | None = None
-) -> tuple[Encoder, Calibration]:
+    model: SentenceTransformer, wanted: Calibration, max_seq_length: int | None = None
+) -> tuple[SentenceTransformer, Calibration]:
     """A copy of a model under a calibration, before its vectors are level, and what of it fits."""
     calibrated = copy_sharing_weights(model)
     remove_level(calibrated)
@@ -169,7 +143,7 @@ def common_direction(
     return find_direction(plain, prompt_of(model, "document") if prompt is None else prompt, texts)
 
 
-def _check_weights(model: SentenceTransformer | MultiVectorEncoder) -> None:
+def _check_weights(model: SentenceTransformer) -> None:
     """Raise if a weight contains NaN; warn if weights in half precision are on a CPU."""
     half = None
     for name, parameter in model.named_parameters():

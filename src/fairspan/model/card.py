@@ -30,8 +30,8 @@ documents = model.encode_document(["A long text.", "Another text."])
 queries = model.encode_query(["A question?"])
 ```
 
-`{kind}("…", trust_remote_code=True)` loads it too if fairspan is installed. Tools that do not read
-modules.json, such as transformers' AutoModel, find no checkpoint at the root; \
+`SentenceTransformer("…", trust_remote_code=True)` loads it too if fairspan is installed. Tools that
+do not read modules.json, such as transformers' AutoModel, find no checkpoint at the root; \
 that in the subfolder is the plain one.
 
 The calibration:
@@ -74,7 +74,6 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
     window = window_of(model)
     return template.format(
         front=front.to_yaml(),
-        kind=type(model).__name__,
         name=name.rpartition("/")[2],
         base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,
         how=how,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -32,20 +32,6 @@ _AT_A_TIME = 2**12
 _SMALLEST = 1e-30
 _TOLERANCE = 1e-6
 """What may be left of a mean when a solve ends, as a share of it."""
-
-
-def even_vector(tokens: Tensor, ridge: float) -> Tensor:
-    """[d]: the even vector of the tokens [n, d] of one text, at the length of their mean.
-
-    The reference: one solve in float64.
-    """
-    tokens = tokens.double()
-    length = _length(tokens)
-    mean = tokens.sum(dim=0) / length.sum()
-    products = tokens.T @ (tokens / length) / length.sum()
-    added = ridge * mean.dot(mean) * torch.eye(len(mean))
-    even: Tensor = torch.linalg.solve(products + added, mean)
-    return even * (_length(tokens.mean(dim=0)) / _length(even))
 
 
 class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
@@ -77,30 +63,66 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if evenly is False:
             pooled: dict[str, Any] = super().forward(features, **kwargs)
             return pooled
-        pooled = self._pool(features, evenly, **kwargs)
-        if not is_traced():
-            self._require_finite(pooled)
+        texts, longest, _ = features[TOKENS].shape
+        is_large = texts > 1 and texts * longest > _LONG and "attention_mask" in features
+        keeps_batch = is_traced() or features[TOKENS].requires_grad or features[TOKENS].is_cuda
+        if is_large and not keeps_batch:
+            pooled = self._pool_one_by_one(features, evenly, **kwargs)
+        else:
+            pooled = self._pool(features, evenly, **kwargs)
+        if is_traced():
+            return pooled
+        number = _not_finite(pooled)
+        if number is not None and pooled["sentence_embedding"].is_cuda:
+            # A text that needs more steps, or tokens that are not finite.
+            pooled = self._pool(features, evenly, steps=features[TOKENS].shape[2], **kwargs)
+            number = _not_finite(pooled)
+        if number is not None:
+            self._refuse(pooled, number)
         return pooled
 
-    def _require_finite(self, pooled: dict[str, Any]) -> None:
-        """Raise if a vector is NaN or infinite, as it is if a token is."""
-        sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
-        number = next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
-        if number is None:
-            return
+    def _refuse(self, pooled: dict[str, Any], number: int) -> NoReturn:
+        """Raise an error that names the text whose vector is not finite, as its tokens are not."""
         beginning = ""
         if self.tokenizer is not None and "input_ids" in pooled:
             text = self.tokenizer.decode(pooled["input_ids"][number][:40])[:40]
             beginning = f", which begins {text!r},"
+        count = len(pooled["sentence_embedding"])
         raise NotFinite(
-            f"the model turns text {number + 1} of {len(sums)} in its batch{beginning} into NaN "
+            f"the model turns text {number + 1} of {count} in its batch{beginning} into NaN "
             "or infinity: check the weights and the dtype."
         )
 
-    def _pool(
+    def _pool_one_by_one(
         self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
     ) -> dict[str, Any]:
-        """The features with `sentence_embedding`; `evenly` is not False."""
+        """What `_pool` gives, without work on padding or copies of it."""
+        vectors = []
+        for text, mask in enumerate(features["attention_mask"]):
+            columns = mask.nonzero()[:, 0].tolist() or [0]
+            span = slice(columns[0], columns[-1] + 1)
+            alone = {
+                **features,
+                TOKENS: features[TOKENS][text, span][None],
+                "attention_mask": mask[span][None],
+            }
+            factor = evenly[text, None] if isinstance(evenly, Tensor) else evenly
+            vectors.append(self._pool(alone, factor, **kwargs)["sentence_embedding"])
+        return {**features, "sentence_embedding": torch.cat(vectors)}
+
+    def _pool(
+        self,
+        features: dict[str, Any],
+        evenly: Tensor | bool,
+        *,
+        steps: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """The features with `sentence_embedding`; `evenly` is not False.
+
+        Args:
+            steps: the most that a GPU takes; what texts of real models need if None.
+        """
         tokens = features[TOKENS]
         mask = features.get("attention_mask")
         if mask is None:
@@ -108,24 +130,40 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         prompt = None if self.include_prompt else prompt_length(features)
         if prompt is not None:
             mask = self._exclude_prompt_from_mask(mask, prompt)
+        dtype = torch.promote_types(tokens.dtype, torch.float32)
+        factor = torch.ones(len(tokens), 1, dtype=dtype, device=tokens.device)
+        if isinstance(evenly, Tensor):
+            factor = evenly[:, None].to(dtype)
+        keeps_mean = factor.isinf()
+        ridges = self.ridge * torch.where(keeps_mean, 1.0, factor)
+        if kernels is not None and _suits_kernel(tokens):
+            how = (_steps(self.ridge) if steps is None else steps, _TOLERANCE)
+            even, total = kernels.even_vectors_kernel(tokens, mask, ridges, *how)
+            mean = total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+            return _with_vectors(features, mean.to(tokens.dtype), even, keeps_mean)
         largest = _AT_A_TIME if tokens.dtype == torch.float16 else _LONG
         if not is_traced() and tokens.shape[1] > largest:
             # The base class would make a copy of all tokens, and its sum overflows in float16.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
         else:
             pooled = super().forward(features, **kwargs)
-        mean = pooled["sentence_embedding"]
-        if kernels is not None and _suits_kernel(tokens):
-            factor = evenly if isinstance(evenly, Tensor) else None
-            steps = max(_steps(self.ridge), tokens.shape[2])
-            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
-            return pooled
-        factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
-        keeps_mean = factor.isinf()
-        even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
-        even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
-        pooled["sentence_embedding"] = torch.where(keeps_mean, mean, even.to(mean.dtype))
-        return pooled
+        even = pool_evenly(tokens, mask, self.ridge, ridges)
+        return _with_vectors(pooled, pooled["sentence_embedding"], even, keeps_mean)
+
+
+def _with_vectors(
+    features: dict[str, Any], mean: Tensor, even: Tensor, keeps_mean: Tensor
+) -> dict[str, Any]:
+    """The features with even vectors [N, d] as long as the means, or the means where kept."""
+    even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
+    vectors = torch.where(keeps_mean, mean, even.to(mean.dtype))
+    return {**features, "sentence_embedding": vectors}
+
+
+def _not_finite(pooled: dict[str, Any]) -> int | None:
+    """The number of the first text whose vector is NaN or infinite."""
+    sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
+    return next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
 
 
 def _mean_by_parts(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -158,15 +196,15 @@ def set_even(pooling: Pooling, ridge: float | None, tokenizer: Any) -> None:
         del pooling.ridge, pooling.tokenizer
 
 
-def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> Tensor:
+def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, ridges: Tensor) -> Tensor:
     """[N, d]: even vectors, of any length, of tokens [N, L, d] where `mask` [N, L] is not 0.
 
-    Each text has its own `factor` [N, 1] of the ridge, at least 1. Computed in float32, or float64
-    for such tokens. A text without tokens has zeros.
+    The ridge of each text is in `ridges` [N, 1], and at least `ridge`. Computed in float32, or
+    float64 for such tokens. A text without tokens has zeros.
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
     if not is_traced() and (tokens.requires_grad or tokens.shape[1] > _LONG):
-        return _by_products(tokens, mask, ridge * factor.to(dtype))
+        return _by_products(tokens, mask, ridges)
     total, rows = _scaled(tokens, mask, dtype)
     lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
     mean = total / lengths
@@ -181,7 +219,7 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
         """[N, d]: M times a vector [N, d]."""
         return ((rows @ vector[:, :, None]).mT @ rows)[:, 0] / lengths
 
-    return _solve(product, mean, ridge * factor.to(dtype) * _square(mean), steps, tolerance)
+    return _solve(product, mean, ridges * _square(mean), steps, tolerance)
 
 
 def _steps(ridge: float) -> int:
@@ -190,8 +228,8 @@ def _steps(ridge: float) -> int:
 
 
 def _suits_kernel(tokens: Tensor) -> bool:
-    """Whether the GPU kernel can pool the tokens of a batch."""
-    is_on_gpu = tokens.is_cuda and tokens.shape[0] > 0 and not is_traced()
+    """Whether the GPU kernel can pool the tokens [N, L, d] of a batch."""
+    is_on_gpu = tokens.is_cuda and len(tokens) > 0 and not is_traced()
     return is_on_gpu and not tokens.requires_grad and tokens.dtype != torch.float64
 
 

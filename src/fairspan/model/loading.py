@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import get_device_name
 
@@ -37,7 +37,7 @@ _CLASSES: dict[str, type] = {
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
-    """A model that `save_pretrained` saved, calibrated or not; a MultiVectorEncoder if it was one.
+    """A model that `save_pretrained` saved, calibrated or not.
 
     A calibrated model uses only classes of sentence_transformers and fairspan, and only safetensors
     are read. On a CPU, weights are read in float32, whatever their saved dtype.
@@ -90,11 +90,6 @@ def load_with_limit(
         "trust_remote_code": loading.trust_remote_code,
     }
     model = _open(name or DEFAULT_MODEL, place, options)
-    if isinstance(model, MultiVectorEncoder):
-        raise UnsupportedModel(
-            f"{name} is a multi-vector encoder, with a vector for each token, and one for each "
-            "text is needed here: use fairspan.load and fairspan.calibrate in Python."
-        )
     limit = model.max_seq_length
     if loading.max_seq_length is not None:
         modules = [module for module in model.modules() if isinstance(module, Transformer)]
@@ -127,9 +122,12 @@ def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTr
         # sentence_transformers asks the hub for a model that is called like the folder.
         options = {**options, "local_files_only": True}
     config = model_file(place, "config_sentence_transformers.json", **options)
-    kind = SentenceTransformer
-    if config and read_json(config).get("model_type") == MultiVectorEncoder.model_type:
-        kind = MultiVectorEncoder
+    kind = read_json(config).get("model_type", "SentenceTransformer") if config else None
+    if kind not in (None, "SentenceTransformer"):
+        raise UnsupportedModel(
+            f"{name} is a {kind}: fairspan calibrates a SentenceTransformer, with one vector for "
+            "each text."
+        )
     modules = _module_names(place, options)
     classes = re.findall(r'"(fairspan\.[\w.]+)"', modules)
     if removed := sorted({*classes} - {*_CLASSES}):
@@ -142,7 +140,7 @@ def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTr
             raise UnsupportedModel(
                 f"{name} is an exported folder, for other programs: give the model itself."
             )
-        return kind(place, **options)
+        return SentenceTransformer(place, **options)
     if not Path(place).is_dir():
         # What a calibrated model consists of, and nothing that could be run.
         place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
@@ -152,7 +150,7 @@ def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTr
     # trust_remote_code, which would trust everything else in the folder as well; this one is
     # handed the classes it needs.
     safe = {**options, "revision": None, "trust_remote_code": False}
-    return kind._load_with_module_classes(place, _CLASSES, **safe)
+    return SentenceTransformer._load_with_module_classes(place, _CLASSES, **safe)
 
 
 def _is_cpu(device: str | None) -> bool:

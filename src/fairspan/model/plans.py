@@ -21,9 +21,7 @@ def make_plan(
     inputs: dict[str, Any],
     side: Side,
     segment: Tensor | None,
-    *,
-    only_pooled: bool,
-    tiling: Tiling | None = None,
+    tiling: Tiling | None,
 ) -> Plan:
     """The plan of one batch through `depth` attention layers.
 
@@ -31,7 +29,6 @@ def make_plan(
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
         segment: [N, L], the segment of each token, below 0 in plain texts; None if all texts are
             plain.
-        only_pooled: whether nothing reads the last layer's output but the pooled row.
         tiling: None for a calibration without tiles.
     """
     mask = inputs.get("attention_mask")
@@ -43,8 +40,6 @@ def make_plan(
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, prompt, segment)
         inverse_temperature = _where_several(inverse_temperature, tiles)
-    last = depth - 1
-    one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
 
     def make_rule() -> BasketRule:
         pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt)
@@ -58,7 +53,6 @@ def make_plan(
         scale_position_bias=calibration.scale_position_bias,
         tiles=tiles,
         causal=tiling is not None and tiling.positions.causal,
-        only_pooled_in=last if only_pooled and one_row_is_enough else None,
     )
 
 
@@ -74,13 +68,13 @@ def _inverse(temperature: float | Steps, valid: Tensor) -> float | Tensor:
     return inverse
 
 
-def _where_several(sharper: float | Tensor, tiles: Tiles | None) -> float | Tensor:
+def _where_several(inverse_temperature: float | Tensor, tiles: Tiles | None) -> float | Tensor:
     """The inverse temperature of texts of several tiles, 1 for others; [N] if both may occur."""
-    if tiles is None or (isinstance(sharper, float) and sharper == 1):
+    if tiles is None or (isinstance(inverse_temperature, float) and inverse_temperature == 1):
         return 1.0
     if not tiles.padded:
-        return sharper
-    return torch.where(_has_several(tiles), sharper, 1.0)
+        return inverse_temperature
+    return torch.where(_has_several(tiles), inverse_temperature, 1.0)
 
 
 def pooled_evenly(

@@ -1,12 +1,11 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
-from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 from sentence_transformers.sentence_transformer.modules import Router
 from torch import Tensor, nn
@@ -37,27 +36,26 @@ def prompt_length(features: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PoolingSite:
-    """How the output of one transformer becomes one vector, or one for each token.
+    """How the output of one transformer becomes one vector.
 
     Attributes:
-        module: the pooling module, whose settings may still change; None in a multi-vector encoder,
-            which keeps all tokens.
+        module: the pooling module, whose settings may still change.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
-    module: PoolingModule | None
+    module: PoolingModule
     follows_directly: bool
 
     @property
     def pooling(self) -> Pooling:
         """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
-        mode: Pooling = "mean" if self.module is None else self.module.pooling_mode
+        mode: Pooling = self.module.pooling_mode
         return mode if mode in ("cls", "lasttoken") else "mean"
 
     @property
     def skips_prompt(self) -> bool:
         """Whether the prompt's tokens are not pooled."""
-        return self.module is not None and not self.module.include_prompt
+        return not self.module.include_prompt
 
     def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:
         """[N], the row that is pooled of each text, given [N, L] bool."""
@@ -71,61 +69,8 @@ class PoolingSite:
         return first
 
 
-class PooledFeatures(UserDict[str, Any]):
-    """Features that are pooled already; all but the pooling module get all tokens.
-
-    The pooling module reads one token, and what it makes of that is replaced by `vectors` [N, D].
-
-    Attributes:
-        being_pooled: whether the pooling module has them.
-    """
-
-    def __init__(
-        self, features: dict[str, Any], vectors: Tensor, all_tokens: Callable[[], dict[str, Any]]
-    ) -> None:
-        """The features of a batch with its vectors, and how to compute those of all tokens."""
-        super().__init__({**features, TOKENS: vectors[:, None], EVENLY: False})
-        self._vectors: Tensor | None = vectors
-        self._all_tokens: Callable[[], dict[str, Any]] | None = all_tokens
-        self.being_pooled = False
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if key == "sentence_embedding" and self._vectors is not None:
-            value = self._vectors
-            self._vectors = None
-            self.being_pooled = False
-        self.data[key] = value
-
-    def __getitem__(self, key: str) -> Any:
-        is_of_tokens = key in (TOKENS, EVENLY)
-        if is_of_tokens and self._all_tokens is not None and not self.being_pooled:
-            self.data |= self._all_tokens()
-            self._all_tokens = None
-        return self.data[key]
-
-    def __or__(self, other: Any) -> Any:
-        return dict(self) | other
-
-
-def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-    """Before a pooling module runs."""
-    if arguments and isinstance(arguments[0], PooledFeatures):
-        arguments[0].being_pooled = True
-
-
-def announce(pooling: Any) -> None:
-    """Let a pooling module tell `PooledFeatures` that it has them."""
-    if not getattr(pooling, "tells_features", False):
-        pooling.register_forward_pre_hook(_tell_features)
-        pooling.tells_features = True
-
-
-def pooling_of(
-    model: SentenceTransformer | MultiVectorEncoder, transformer: nn.Module
-) -> PoolingSite:
+def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:
     """The pooling that follows `transformer` in `model`."""
-    if isinstance(model, MultiVectorEncoder):
-        return PoolingSite(None, follows_directly=False)
     for sequence in _sequences(model):
         if transformer not in sequence:
             continue

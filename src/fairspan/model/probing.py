@@ -40,7 +40,7 @@ def find_tiling(module: Transformer) -> Tiling:
     limits = [limit for limit in (module.untiled_length, module.document_length) if limit]
     window = min([*limits, WIDEST_WINDOW])
     tiling = Tiling(find_positions(model), *special_tokens_around(module.tokenizer), window)
-    lead, trail = tiling.shared(module.site, None)
+    lead, trail = tiling.lead_and_trail(module.site, None)
     tiling.size(module.calibration, lead + trail)  # raises if there is no room for it
     ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=model.device)
     ids = ids % model.get_input_embeddings().num_embeddings
@@ -57,7 +57,7 @@ def prove(module: Transformer) -> None:
     """Send short texts through a calibrated module; raise if a layer is not calibrated."""
     texts = [{"input_ids": probe_input(module.model)}]
     if module.tiling is not None:
-        lead, trail = module.tiling.shared(module.site, None)
+        lead, trail = module.tiling.lead_and_trail(module.site, None)
         two_tiles = torch.tensor([[0] * (lead + 1) + [1] * (trail + 1)], device=module.model.device)
         texts.append({"input_ids": two_tiles + 2, SEGMENTS: two_tiles})
     for side, text in product(("query", "document"), texts):

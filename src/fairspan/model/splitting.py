@@ -1,6 +1,6 @@
 """A batch in parts that are read one after another: little padding, and memory is bounded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,14 @@ from torch import Tensor
 
 AT_A_TIME = 2**15
 """Tokens of a batch in tiles, padding included, that are read together."""
+MOST_TOKENS = 2**18
+"""Tokens of a batch in tiles, padding included, above which only its vectors are kept."""
 CPU_PASS = 48
 """Tokens that a CPU reads in the time that every pass takes more: the same for small and base."""
 GPU_PASS = 2**12
 """Tokens that a GPU reads in the time that its launches take: shorter passes are no faster."""
 CPU_PIECE = 2**10
-"""Tokens of one text that a CPU reads together: all layers of a small model take under a second."""
+"""Tokens of one text that a layer reads together on a CPU, so that they stay in its cache."""
 GPU_PIECE = 2**15
 """The same on a GPU, where fewer tokens would be slower, and more would only need more memory."""
 
@@ -61,21 +63,13 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     return sizes
 
 
-def take(features: Mapping[str, Any], texts: Tensor | slice, tokens: Tensor) -> dict[str, Any]:
-    """The features of some tokens, by number or as [L] bool, of some texts [n] of a batch."""
-    shape = features["input_ids"].shape
+def part_of(features: Mapping[str, Any], texts: Tensor) -> dict[str, Any]:
+    """The features of some texts [n] of a batch, without the columns that only pad them."""
+    mask = features["attention_mask"]
+    columns = mask[texts].any(dim=0)
     return {
-        name: value[texts][:, tokens]
-        if isinstance(value, Tensor) and value.shape == shape
+        name: value[texts][:, columns]
+        if isinstance(value, Tensor) and value.shape == mask.shape
         else value
         for name, value in features.items()
     }
-
-
-def put_back(mask: Tensor, parts: Sequence[Tensor], tokens: Sequence[Tensor]) -> Tensor:
-    """[N, L, d], the tokens of a whole batch, given those of parts without their padding."""
-    whole = tokens[0].new_zeros(*mask.shape, tokens[0].shape[-1])
-    for part, part_tokens in zip(parts, tokens, strict=True):
-        columns = mask[part].any(dim=0).nonzero()[:, 0]
-        whole[part[:, None], columns] = part_tokens
-    return whole

@@ -24,8 +24,8 @@ from fairspan.model.pooling import PROMPT, PoolingSite
 class Tiling:
     """What tiles need to know about a model.
 
-    Special tokens and the prompt are shared: every tile is read behind them, as if it were the
-    whole text. A model that pools one token shares that token, whatever it is.
+    Special tokens and the prompt are global: every tile is read behind them, as if it were the
+    whole text. The token that a model pools is global, whatever it is.
 
     Attributes:
         before, after: how many special tokens the tokenizer puts around a text.
@@ -50,7 +50,7 @@ class Tiling:
 
         `segment` is [N, L], the segment of each token; None for texts without segments.
         """
-        lead, trail = self.shared(site, prompt)
+        lead, trail = self.lead_and_trail(site, prompt)
         size = self.size(calibration, lead + trail)
         whole = self.whole(calibration, site, prompt)
         if segment is None and not is_exporting() and valid.shape[1] <= whole:
@@ -63,26 +63,26 @@ class Tiling:
         return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
 
     def whole(self, calibration: Calibration, site: PoolingSite, prompt: int | None) -> int:
-        """The most tokens, shared ones included, of a text that is one tile."""
-        shared = sum(self.shared(site, prompt))
-        whole = self.size(calibration, shared) + shared
+        """The most tokens, global ones included, of a text that is one tile."""
+        global_tokens = sum(self.lead_and_trail(site, prompt))
+        whole = self.size(calibration, global_tokens) + global_tokens
         return max(whole, self.window) if calibration.short_texts == "leave" else whole
 
-    def size(self, calibration: Calibration, shared: int) -> int:
-        """The most tokens of a tile, shared ones aside."""
+    def size(self, calibration: Calibration, global_tokens: int) -> int:
+        """The most tokens of a tile, global ones aside."""
         limit = self.positions.limit
         size = calibration.tile_size
         if size == WINDOW:
             limit = self.window
-            size = max(1, limit - shared)
+            size = max(1, limit - global_tokens)
         elif calibration.short_texts == "leave" and int(size or 0) <= WIDEST_WINDOW:
             # The size of a preset, in a model with a small window.
-            size = min(int(size or 0), max(1, self.window - shared))
-        if limit is not None and int(size or 0) + shared > limit:
+            size = min(int(size or 0), max(1, self.window - global_tokens))
+        if limit is not None and int(size or 0) + global_tokens > limit:
             raise DesignError(
-                f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need "
-                f"more than the model's {limit} positions: use tiles of at most "
-                f"{max(limit - shared, 0)} tokens."
+                f"tile_size={calibration.tile_size} and {global_tokens} special and prompt tokens "
+                f"need more than the model's {limit} positions: use tiles of at most "
+                f"{max(limit - global_tokens, 0)} tokens."
             )
         return int(size or 0)
 
@@ -91,8 +91,8 @@ class Tiling:
         base = self.positions.base
         return {} if base is None else {"position_ids": tiles.position + base}
 
-    def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
-        """How many tokens are shared in front of a text and at its end."""
+    def lead_and_trail(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
+        """How many tokens are global in front of a text and at its end."""
         # The length of a prompt includes the special tokens in front of it.
         lead = max(self.before, prompt_length or 0)
         if site.pooling == "cls":

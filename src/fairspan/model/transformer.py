@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import torch
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from torch import Tensor, nn
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 
-from fairspan.attention.baskets import is_traced
 from fairspan.attention.layers import attention_modules, layers_around, route_attention
-from fairspan.attention.pieces import SharedRows, read_in_pieces
-from fairspan.attention.plan import Plan
-from fairspan.attention.tiles import Tiles
+from fairspan.attention.pieces import route_layers
 from fairspan.calibration.calibration import (
     PRESETS,
     WIDEST_WINDOW,
@@ -29,27 +22,16 @@ from fairspan.calibration.calibration import (
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
-from fairspan.model.even import set_even, takes_mean
-from fairspan.model.padding import UNPADDED, is_ragged, pad
-from fairspan.model.plans import make_plan, pooled_evenly
-from fairspan.model.pooling import (
-    EVENLY,
-    PROMPT,
-    TOKENS,
-    PooledFeatures,
-    PoolingSite,
-    announce,
-    pooling_of,
-    prompt_length,
-)
+from fairspan.model.even import set_even
+from fairspan.model.fitting import fitting
+from fairspan.model.pooling import PROMPT, PoolingSite, pooling_of, prompt_length
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove, side_of
-from fairspan.model.progress import count_tokens_in_bar, current_bar
+from fairspan.model.reading import join, parts_of, read
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take
-from fairspan.model.tiling import Tiling, count_prompt, forward_under
+from fairspan.model.splitting import part_of
+from fairspan.model.tiling import Tiling, count_prompt
 from fairspan.model.window import ANY_LENGTH, cut_at, set_window
 
-_FEATURES = (SIDE, SEGMENTS, EVENLY)
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
@@ -69,7 +51,6 @@ class CalibratedTransformer(SafeTransformer):
     calibration: Calibration
     path: str | None
     tiling: Tiling | None
-    _layers: tuple[nn.Module, ...]
 
     def __init__(
         self,
@@ -91,31 +72,28 @@ class CalibratedTransformer(SafeTransformer):
                 f"at most {WIDEST_WINDOW} tokens: calibrate and save the plain model again."
             )
 
-    def on_model_ready(self, model: SentenceTransformer | MultiVectorEncoder) -> None:
+    def on_model_ready(self, model: SentenceTransformer) -> None:
         """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
-        count_tokens_in_bar(model)
-        # Tuples keep modules from being registered as parts of this one.
+        # A tuple keeps the module from being registered as a part of this one.
         self._pooling = (pooling_of(model, self),)
-        self._layers = ()
         self.depth = 0
         self.path = None
         self.tiling = None
         set_window(self)
         if self.calibration.acts:
-            self.calibration = _fitting(self.calibration, self.site)
+            self.calibration = fitting(self.calibration, self.site)
             self.can_flatten_inputs = False
-        if self.site.module is not None:
-            announce(self.site.module)
-            is_even = self.calibration.pooling == "even"
-            set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
+        is_even = self.calibration.pooling == "even"
+        set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
         if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
             return
         route_attention(self.model)
         attention = attention_modules(self.model)
         self.depth = len(attention)
-        self._layers = layers_around(self.model, attention)
+        if self.calibration.tile_size is not None:
+            route_layers(self.model, layers_around(self.model, attention))
         if self.calibration.tile_size is not None:
             self.tiling = find_tiling(self)
         prove(self)
@@ -125,12 +103,12 @@ class CalibratedTransformer(SafeTransformer):
         """Its calibration, under the name of a preset that is the same in this model."""
         for name in (*PRESETS, f"tiles-{self.calibration.tile_size}"):
             with suppress(DesignError):
-                if _fitting(Calibration.preset(name), self.site) == self.calibration:
+                if fitting(Calibration.preset(name), self.site) == self.calibration:
                     return Treatment(name, self.calibration)
         treatment = as_treatment(self.calibration)
         with suppress(DesignError):
             before = self.calibration.but(pooling="auto")
-            if _fitting(before, self.site) == self.calibration:
+            if fitting(before, self.site) == self.calibration:
                 name = min(treatment.name, as_treatment(before).name, key=len)
                 return Treatment(name, self.calibration)
         return treatment
@@ -163,24 +141,13 @@ class CalibratedTransformer(SafeTransformer):
         limit = cut_at(self, side, set_options)
         if limit is not None:
             options["max_length"] = limit
-        common_options = dict((processing_kwargs or {}).get("common", {}))
-        pads = not segmented and self._pads(inputs, side, set_options | common_options)
-        if pads:
-            options |= UNPADDED["text"]
-            common_options |= UNPADDED["common"]
         if options:
-            changed = {"text": call_options | options, "common": common_options}
-            processing_kwargs = {**(processing_kwargs or {}), **changed}
+            processing_kwargs = {**(processing_kwargs or {}), "text": call_options | options}
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
             return features
-        if pads:
-            features = pad(features, self.tokenizer)
         features[SIDE] = side
-        bar = current_bar()
-        if bar is not None and "attention_mask" in features:
-            bar.begin_batch(inputs, int(features["attention_mask"].sum()))
         if self.tiling is not None and prompt:
             count_prompt(features, self.site, self.tokenizer, prompt)
         if segmented:
@@ -189,155 +156,17 @@ class CalibratedTransformer(SafeTransformer):
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, mask, prompt)
         return features
 
-    def _pads(self, inputs: Sequence[Any], side: Side, options: Mapping[str, Any]) -> bool:
-        """Whether a batch is padded here: it is ragged, and nothing asks for another padding."""
-        is_usual = self.transformer_task == "feature-extraction" and side == "document"
-        is_text = "message" not in self.modality_config and self.processor is self.tokenizer
-        is_usual = is_usual and self.tokenizer.pad_token_id is not None
-        asked = options.keys() & {"padding", "pad_to_multiple_of", "return_tensors"}
-        return bool(self.tiling and is_usual and is_text and not asked and is_ragged(inputs))
-
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
-        """The features with `token_embeddings`, [N, L, d], which are computed when they are asked
-        for if the pooling does not need them."""
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """The features with `token_embeddings`, [N, L, d]; see `reading.join` for large batches."""
         if PROMPT in features:
             features[PROMPT] = prompt_length(features)
-        inputs = {name: value for name, value in features.items() if name not in _FEATURES}
         side = side_of(features)
-        segment = features.get(SEGMENTS)
-        acts = self.calibration.reads_on(side) and "input_ids" in inputs
-
-        def plan_of(*, only_pooled: bool) -> Plan:
-            how = (self.calibration, self.site, self.depth, inputs, side, segment)
-            return make_plan(*how, only_pooled=only_pooled, tiling=self.tiling)
-
-        def evenly(tiles: Tiles | None) -> Tensor | bool:
-            window = None if self.tiling is None else self.tiling.window
-            return acts and pooled_evenly(self.calibration, side, tiles, window)
-
-        def all_tokens() -> dict[str, Any]:
-            plan = plan_of(only_pooled=False)
-            output = self._run(inputs, plan, **kwargs)
-            return {TOKENS: output[TOKENS], EVENLY: evenly(plan.tiles)}
-
-        parts = self._parts(inputs, segment) if acts else []
-        if len(parts) > 1:
-            if not self._reads_only_pooled():
-                features[EVENLY] = evenly(plan_of(only_pooled=False).tiles)
-            return self._read_parts(features, parts, all_tokens, **kwargs)
-        plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
-        has_temperature = (
-            isinstance(plan.inverse_temperature, Tensor) or plan.inverse_temperature != 1
-        )
-        is_plain = plan.tiles is None and not plan.layers and not has_temperature
-        run = super().forward if is_plain else partial(self._run, plan=plan)
-        features.update(run(inputs, **kwargs))
-        # Not before the pass is launched: a GPU would have to wait for it.
-        features[EVENLY] = evenly(plan.tiles)
-        if plan.only_pooled_in is None:
+        parts = parts_of(self, features, side)
+        if not parts:
+            features.update(read(self, features, side, **kwargs))
             return features
-        return PooledFeatures(features, features[TOKENS][:, 0], all_tokens)
-
-    def _pooled_rows(self, inputs: dict[str, Any], plan: Plan) -> Tensor:
-        """[N], the row of each text that is pooled."""
-        rows = plan.rule.pooled if plan.layers else None
-        if rows is None:
-            valid = inputs["attention_mask"].bool()
-            rows = self.site.pooled_rows(valid, inputs.get(PROMPT))
-        return rows
-
-    def _read_parts(
-        self,
-        features: dict[str, Any],
-        parts: Sequence[Tensor],
-        all_tokens: Callable[[], dict[str, Any]],
-        **kwargs: Any,
-    ) -> MutableMapping[str, Any]:
-        """The features of a batch that is read in parts: their vectors if nothing but the pooling
-        reads the tokens, otherwise all tokens."""
-        mask = features["attention_mask"]
-        # Without columns that are padding in a whole part.
-        outputs = (self(take(features, part, mask[part].any(dim=0)), **kwargs) for part in parts)
-        pool = self.site.module
-        if pool is None or not self._reads_only_pooled():
-            tokens = [output[TOKENS] for output in outputs]
-            features[TOKENS] = put_back(mask, parts, tokens)
-            return features
-        vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
-        vectors = vectors[torch.cat([*parts]).argsort()]
-        return PooledFeatures(features, vectors, all_tokens)
-
-    def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
-        """The features after a pass, in pieces if it is over one long text in tiles.
-
-        Of the tokens only the pooled ones, [N, 1, d], if the plan has no others.
-        """
-        tiles = plan.tiles
-        size = None if tiles is None or is_traced() else piece_size(tiles.valid)
-        if tiles is None or size is None or not self._can_stop_in_layers(plan):
-            output = self._run_at_once(inputs, plan, **kwargs)
-            if plan.only_pooled_in is not None:
-                rows = self._pooled_rows(inputs, plan)
-                text = torch.arange(len(rows), device=rows.device)
-                output[TOKENS] = output[TOKENS][text, rows][:, None]
-            return output
-
-        def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
-            piece = replace(plan, tiles=tiles, shared_rows=shared_rows, asked=[])
-            taken = take(inputs, slice(None), rows)
-            tokens: Tensor = self._run_at_once(taken, piece, **kwargs)[TOKENS]
-            return tokens
-
-        last = plan.only_pooled_in
-        tokens = read_in_pieces(tiles, size, self._layers, run_piece, only_shared_in=last)
-        if last is not None:
-            tokens = tokens[:, tiles.shared[0] == self._pooled_rows(inputs, plan)]
-        return {**inputs, TOKENS: tokens}
-
-    def _run_at_once(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
-        bar = current_bar()
-        if bar is not None:
-            share = inputs["input_ids"].numel() / self.depth
-            plan.watch = lambda layer: bar.advance(share)
-        output = forward_under(plan, self, inputs, **kwargs)
-        self.path = plan.path
-        return output
-
-    def _can_stop_in_layers(self, plan: Plan) -> bool:
-        """Whether nothing needs all tokens of a layer but the shared rows, nor dropout in them."""
-        return (
-            len(self._layers) > 0
-            and self._gives_only_tokens()
-            and not torch.is_grad_enabled()
-            and not plan.layers
-            and not is_compiled(self.model)
-        )
-
-    def _parts(self, inputs: dict[str, Any], segment: Tensor | None) -> list[Tensor]:
-        """The texts of each part in which a batch in tiles is read; none if it is read at once."""
-        mask = inputs.get("attention_mask")
-        if self.tiling is None or mask is None or not self._gives_only_tokens():
-            return []
-        # Not before: a graph must not depend on the number of texts.
-        if len(mask) == 1:
-            return []
-        whole = self.tiling.whole(self.calibration, self.site, inputs.get(PROMPT))
-        is_tiled = segment is not None or mask.shape[1] > whole
-        return few_at_a_time(mask) if is_tiled else []
-
-    def _reads_only_pooled(self) -> bool:
-        """Whether nothing reads this module's output but the pooling."""
-        site = self.site
-        return site.module is not None and site.follows_directly and self._gives_only_tokens()
-
-    def _gives_only_tokens(self) -> bool:
-        """Whether this module is used to infer tokens, and gives nothing beside them."""
-        return (
-            self.module_output_name == TOKENS
-            and not self.training
-            and not getattr(self.model.config, "output_hidden_states", False)
-            and not torch.compiler.is_compiling()
-        )
+        outputs = (read(self, part_of(features, texts), side, **kwargs) for texts in parts)
+        return join(self, features, parts, outputs)
 
     def get_config_dict(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config_dict()
@@ -351,53 +180,10 @@ class CalibratedTransformer(SafeTransformer):
         return f"Calibrated{config}"
 
 
-def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
-    """The calibration, for documents only in a multi-vector encoder; raise if it does not fit."""
-    tiled = calibration.tile_size is not None
-    if site.module is None:
-        if not calibration.but(level=False).acts:
-            return calibration.but(level=False)
-        if calibration.strength > 0 or not calibration.tiles_on("document"):
-            raise DesignError(
-                "a multi-vector encoder pools no row that baskets could act on, and only its "
-                "documents can be calibrated, in tiles: use 'fair' or 'tiles-64'."
-            )
-        # Queries are short, and expanded to their own width: the plain model reads them.
-        return calibration.on("document").but(sides="document", pooling="model", level=False)
-    if calibration.strength > 0 and tiled and site.pooling == "mean":
-        raise DesignError(
-            "this model pools over all tokens, whose attention cannot be in tiles and in baskets: "
-            "use strength=0."
-        )
-    return calibration.but(pooling=_pooling(calibration, site.module))
-
-
-def _pooling(calibration: Calibration, module: Pooling) -> str:
-    """ "model" or "even"; raise if a model that does not take the mean was to be pooled evenly."""
-    if calibration.pooling == "auto":
-        return "even" if takes_mean(module) else "model"
-    if calibration.pooling == "even" and not takes_mean(module):
-        mode = module.pooling_mode
-        modes = mode if isinstance(mode, str) else " and ".join(mode)
-        raise DesignError(
-            f"this model's {type(module).__name__} pools by {modes}, and even pooling replaces the "
-            "mean of all tokens only: use pooling='model', or 'auto'."
-        )
-    return calibration.pooling
-
-
 def maps_to_characters(module: Transformer) -> bool:
     """Whether tokens map back to characters: a fast tokenizer, and no chat template."""
     chat = "message" in module.modality_config
     return not chat and module.tokenizer is not None and module.tokenizer.is_fast
-
-
-def is_compiled(model: nn.Module) -> bool:
-    """Whether a part of the model is compiled."""
-    return any(
-        hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
-        for part in model.modules()
-    )
 
 
 def refuse_exported(module: Transformer) -> None:

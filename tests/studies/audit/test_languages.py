@@ -1,4 +1,5 @@
-"""What audits of several languages compare: position, language and length."""
+"""What audits of several languages compare: position, language and length; in logs, on pages, in
+pipelines, of models."""
 
 from __future__ import annotations
 
@@ -9,15 +10,26 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
+import fairspan
+from fairspan.cli.gate import fail_on_run, read_conditions
+from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
+from fairspan.studies.audit.rows import with_languages
 from tests.builders.simulated import Plan, simulated_log, simulated_rows
+from tests.builders.tiny import tiny_model
+from tests.builders.verbs import write_articles
+from tests.corpus.test_corpus import write_folder
 from tests.report.example import printed
 
 MONOLINGUAL: list[Plan] = [("en", "en"), ("de", "de")]
 MIXED: list[Plan] = [("en", "de"), ("de", "en")]
 ALONE = 0.1
 """What a segment loses that alone is in its language."""
+
+
+# Positions
 
 
 def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: Any) -> pl.DataFrame:
@@ -32,39 +44,34 @@ def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: Any) -> 
         alone = plan[0] != plan[1] and (position == 1 or n == 2)
         return 0.5 + 0.16 * (language == "de") - ALONE * alone - drop * (position == n)
 
-    design: dict[str, Any] = {"plan": plan, "n": n, "sets": 12, "noise": 0.002}
-    return simulated_rows(value, **design, **options)
+    return simulated_rows(value, plan=plan, n=n, sets=12, noise=0.002, **options)
 
 
-def shown(log: RunLog) -> str:
-    return " ".join(printed(log.view).split())
+def shown(log: RunLog, folder: Path) -> list[str]:
+    """All that is said in the terminal, on the page and in JSON."""
+    page = log.save_page(folder / "page.html").read_text("utf-8")
+    told = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
+    return [" ".join(printed(log.view).split()), page, told]
 
 
 @pytest.mark.parametrize("plans", [MIXED, MONOLINGUAL + MIXED])
 def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: list[Plan]) -> None:
     """Over both mixed plans language cancels, and being alone does not: 0.1 at position 1."""
     log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
-    means = (
-        log.rows.filter(pl.col("plan").str.contains(":"))
-        .group_by("position")
-        .agg(pl.col("value").mean())
-    )
-    by_position = dict(means.iter_rows())
+    mixed = log.rows.filter(pl.col("plan").str.contains(":"))
+    by_position = dict(mixed.group_by("position").agg(pl.col("value").mean()).iter_rows())
     assert by_position[4] - by_position[1] == pytest.approx(ALONE, abs=0.005)
     families = log.frame("families")
     assert set(families["verdict"]) == {"fair"}
     assert set(families.filter(plan="en:de")["against"]) == {2}
-    [row] = log.verdicts.iter_rows(named=True)
+    expected = ("fair", "within ±0.02 in all 4 families of documents")
     if plans == MIXED:
-        assert row["verdict"] == "inconclusive"
-        assert row["sentence"] == ("within ±0.02 from position 2 on in all 2 families of documents")
-    else:
-        assert row["verdict"] == "fair"
-        assert row["sentence"] == "within ±0.02 in all 4 families of documents"
+        words = "within ±0.02 from position 2 on in all 2 families of documents"
+        expected = ("inconclusive", words)
+    assert log.verdicts.select("verdict", "sentence").rows() == [expected]
     [note] = [note for note in log.view.notes if "verdicts and spreads are about later" in note]
     remedy = "documents in one language would compare position 1 (languages en, de)"
     assert note.endswith(remedy) == (plans == MIXED)
-    assert log.view.cards[0].badge == row["verdict"]
 
 
 def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
@@ -73,74 +80,225 @@ def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
     [row] = log.verdicts.iter_rows(named=True)
     assert row["verdict"] == "biased"
     assert row["sentence"].startswith("position 4 is 0.08 less represented than position 3 [")
-    by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
-    difference = (by_set["4"] - by_set["3"]).to_numpy()
-    found = log.frame("families").row(0, named=True)
-    assert found["estimate"] == pytest.approx(difference.mean(), abs=1e-12)
-    # Twelve equal sets: a paired t-test.
-    stats = pytest.importorskip("scipy.stats")
-    interval = stats.ttest_1samp(difference, 0).confidence_interval()
-    assert (found["low"], found["high"]) == pytest.approx((interval.low, interval.high), rel=1e-7)
-    means = log.frame("means")["estimate"].to_list()[1:]
-    assert found["spread_estimate"] == pytest.approx(max(means) - min(means), abs=1e-12)
-
-
-def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
-    tables = [
-        order_free(plan, drop=drop, treatment=name)
-        for name, drop in (("plain", 0.06), ("paper", 0.0))
-        for plan in MIXED
-    ]
-    log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
-    text = shown(log)
-    page = log.save_page(tmp_path / "page.html").read_text("utf-8")
-    said = json.loads(json.dumps(log.to_dict(), allow_nan=False))
-    for words in (text, page, json.dumps(said, ensure_ascii=False)):
-        assert "less represented than position 2" in words
+    for words in shown(log, tmp_path):
+        assert "less represented than position 3" in words
         assert "than position 1" not in words
         assert "is the only segment in its language" in words
-    families = log.frame("families")
-    for name, spread in (("plain", 0.06), ("paper", 0.0)):
-        found = families.filter(treatment=name)["spread_estimate"]
-        np.testing.assert_allclose(found, spread, atol=0.01)
-    table = next(one for one in log.view.tables() if one.name == "representation-coefficients")
+    [table] = [one for one in log.view.tables() if one.name == "representation-coefficients"]
     assert any("difference of languages as well as of positions" in note for note in table.notes)
+    by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
+    difference = (by_set["4"] - by_set["3"]).to_numpy()
+    [family] = log.frame("families").iter_rows(named=True)
+    assert family["estimate"] == pytest.approx(difference.mean(), abs=1e-12)
+    # Twelve equal sets: a paired t-test.
+    interval = stats.ttest_1samp(difference, 0).confidence_interval()
+    assert (family["low"], family["high"]) == pytest.approx((interval.low, interval.high), rel=1e-7)
+    means = log.frame("means")["estimate"].to_list()[1:]
+    assert family["spread_estimate"] == pytest.approx(max(means) - min(means), abs=1e-12)
 
 
 def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
-    tables = [
-        order_free(plan, n=2, treatment=name) for name in ("plain", "paper") for plan in MIXED
-    ]
-    log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
-    assert set(log.frame("families")["verdict"]) == {"not compared"}
+    log = simulated_log(tmp_path / "run", [order_free(plan, n=2) for plan in MIXED])
+    families = log.frame("families")
+    assert families["verdict"].to_list() == ["not compared"] * 2
     for column in ("estimate", "spread_estimate", "psi_estimate"):
-        assert log.frame("families")[column].to_list() == [None] * 4
-    row = log.verdicts.row(0, named=True)
-    assert row["verdict"] == "inconclusive"
-    assert row["sentence"] == "no two positions are compared"
-    assert "no two positions are compared" in shown(log)
-    json.dumps(log.to_dict(), allow_nan=False)
-    log.save_page(tmp_path / "page.html")
+        assert families[column].to_list() == [None] * 2
+    expected = ("inconclusive", "no two positions are compared")
+    assert log.verdicts.select("verdict", "sentence").rows() == [expected]
+    assert all(expected[1] in words for words in shown(log, tmp_path))
 
 
-# --- lengths
-
-
-@pytest.mark.parametrize(("shortest", "hardly"), [(40, "do not vary"), (39, "vary by only 0.7 %")])
-def test_lengths_that_do_not_vary_leave_the_other_answers(
-    tmp_path: Path, shortest: int, hardly: str
-) -> None:
-    """Openings of 40 tokens, one set's of 39: languages are compared, and lengths are not.
-
-    One in twelve is shorter by log(40/39): a deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.
-    """
-    tokens = pl.when(pl.col("set") == 0).then(shortest).otherwise(40).cast(pl.Int32).alias("tokens")
-    tables = [order_free(plan).with_columns(tokens) for plan in MIXED]
+def test_lengths_that_do_not_vary_leave_the_other_answers(tmp_path: Path) -> None:
+    """Openings of 40 tokens: languages are compared, and lengths are not."""
+    tables = [order_free(plan).with_columns(tokens=pl.lit(40, pl.Int32)) for plan in MIXED]
     log = simulated_log(tmp_path / "run", tables)
     [pair] = log.frame("languages").iter_rows(named=True)
     assert pair["estimate"] == pytest.approx(-0.16, abs=0.005)
     assert not pair["same_length"]
-    reason = f"segment lengths {hardly} within a language, so the effect of length is not estimated"
-    page = log.save_page(tmp_path / "page.html").read_text("utf-8")
-    for words in (" ".join(log.to_dict()["notes"]), shown(log), page):
-        assert reason in words
+    reason = "segment lengths do not vary within a language, so the effect of length is not"
+    assert reason in " ".join(log.view.notes)
+
+
+# Verdicts on languages
+
+
+def spoken(
+    folder: Path, leads: dict[str, float], plans: list[Plan] = MIXED, **options: Any
+) -> RunLog:
+    """Position 1 is .1 above; in mixed documents English is above others, by treatment."""
+
+    def rows(plan: Plan, treatment: str, lead: float) -> pl.DataFrame:
+        def value(position: int, number: int) -> float:
+            language = plan[0] if position == 1 else plan[1]
+            # A tenth more or less by set, so that what changes between treatments varies too.
+            favour = lead * (1 + 0.1 * (-1) ** number)
+            return 0.6 + 0.1 * (position == 1) + favour * (language == "en") * (plan[0] != plan[1])
+
+        return simulated_rows(
+            value, plan=plan, sets=20, treatment=treatment, noise=0.002, **options
+        )
+
+    tables = [rows(plan, name, lead) for name, lead in leads.items() for plan in plans]
+    return simulated_log(folder, tables, tuple(leads), run=folder.name)
+
+
+@pytest.mark.parametrize(
+    ("measure", "done"), [("representation", "represented"), ("retention", "retained")]
+)
+def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, done: str) -> None:
+    """English is .06 above German under plain, and not at all under paper."""
+    leads = {"plain": 0.06, "paper": 0.0}
+    log = spoken(tmp_path / "run", leads, [*MONOLINGUAL, *MIXED], measure=measure)
+    biased, fair = log.frame("language_verdicts").iter_rows(named=True)
+    assert (biased["verdict"], fair["verdict"]) == ("biased", "fair")
+    assert biased["sentence"].startswith(f"en is 0.06 more {done} than de [0.0")
+    assert biased["sentence"].endswith("; compared at the same position and length")
+    assert fair["sentence"] == "within ±0.02; compared at the same position and length"
+    pairs = log.frame("languages")
+    assert pairs.select("language", "against").unique().rows() == [("en", "de")]
+    np.testing.assert_allclose(pairs["estimate"], [0.06, 0.0], atol=0.005)
+    assert all(f"more {done} than de" in words for words in shown(log, tmp_path))
+    chart = log.view.chart(f"{measure}-languages")
+    assert (chart.kind, chart.x, chart.margin) == ("dots", "pair", 0.02)
+    [(title, drawn)] = chart.panels()
+    assert (title, set(drawn["pair"])) == ("3 segments", {"en − de"})
+    assert drawn.select(pairs.columns).equals(pairs)
+    assert f"{measure}-languages" in [table.name for table in log.view.tables()]
+    assert log.verdicts["treatment"].to_list() == ["plain", "paper"], "on positions as before"
+
+
+def test_what_is_missing_to_compare_languages_is_noted(tmp_path: Path) -> None:
+    """Documents in one language say nothing of it, and an only language needs no such note."""
+    alone = spoken(tmp_path / "several", {"plain": 0.06}, MONOLINGUAL)
+    assert not {"language_verdicts", "languages"} & set(alone.view.frames)
+    [note] = [note for note in alone.view.notes if "languages have no verdict" in note]
+    assert note.endswith("use mixed documents in both orders (mixed en:de,de:en)")
+    with pytest.raises(DesignError, match=r"has no verdicts on languages, which .*"):
+        fail_on_run(alone, read_conditions("audit", "language-biased"))
+    single = spoken(tmp_path / "single", {"plain": 0.06}, MONOLINGUAL[:1])
+    assert (single.view.notes, len(single.view.cards)) == ((), 1)
+    one_order = spoken(tmp_path / "run", {"plain": 0.06}, [("de", "en")])
+    assert "language_verdicts" not in one_order.view.frames
+    missing = "not compared as languages: de and en, of which one order is missing (mixed en:de)"
+    assert missing in one_order.view.notes
+    partly = spoken(tmp_path / "partly", {"plain": 0.06}, [*MIXED, ("hi", "en")])
+    assert partly.frame("language_verdicts")["verdict"].to_list() == ["biased"]
+    assert partly.view.notes[-1].endswith("hi and en, of which one order is missing (mixed en:hi)")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fails"),
+    [
+        ("language-biased", True),
+        ("plain:language-biased", True),
+        ("biased", False),
+        ("paper:language-biased,language-inconclusive", False),
+    ],
+)
+def test_pipelines_end_on_languages(
+    tmp_path: Path, conditions: str, fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Positions are the same in all of them: conditions on positions never fail."""
+    log = spoken(tmp_path / "run", {"plain": 0.06, "paper": 0.0})
+    if not fails:
+        fail_on_run(log, read_conditions("audit", conditions))
+        return
+    with pytest.raises(SystemExit) as ended:
+        fail_on_run(log, read_conditions("audit", conditions))
+    assert ended.value.code == 1
+    assert "on languages: biased: en is" in capsys.readouterr().err
+
+
+# Models
+
+
+class Bag:
+    """Each word has its direction; inside a text, English words weigh `weight` times as much."""
+
+    def __init__(self, texts: list[str], weight: float) -> None:
+        self.places = {word: place for place, word in enumerate(" ".join(texts).split())}
+        self.weight = weight
+
+    def encode(self, sentences: list[str], /) -> Any:
+        vectors = np.zeros((len(sentences), len(self.places)), np.float32)
+        for row, sentence in enumerate(sentences):
+            # An audit also asks for cut texts, to see whether they are read to the end.
+            for word in filter(self.places.__contains__, sentence.split()):
+                vectors[row, self.places[word]] += self.weight if word.startswith("en") else 1.0
+        return vectors
+
+
+@pytest.mark.parametrize("weight", [1.0, 1.5])
+def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: float) -> None:
+    """Segments of six words, all different: D = w·A + B + C, and cosines are those of the weights.
+
+    A segment alone has the same direction whatever its language weighs, so only documents tell.
+    """
+    corpus = {
+        language: {str(n): " ".join(f"{language}{n}x{k}" for k in range(6)) for n in range(24)}
+        for language in ("en", "de")
+    }
+    log = fairspan.audit(
+        Bag([text for texts in corpus.values() for text in texts.values()], weight),
+        corpus=str(write_folder(tmp_path, corpus)),
+        mixed="all",
+        sizes=[2, 3],
+        sets=8,
+        treatments=["plain"],
+        out=tmp_path / "run",
+        progress=False,
+    )
+
+    def difference(n: int) -> float:
+        later = n - 1
+        leads, follows = np.sqrt(weight**2 + later), np.sqrt(1 + later * weight**2)
+        first, others = weight / leads - 1 / follows, weight / follows - 1 / leads
+        return float((first + later * others) / n)
+
+    pairs = log.frame("languages")
+    assert pairs["n"].to_list() == [2, 3]
+    for n, language, estimate in pairs.select("n", "language", "estimate").rows():
+        # Cosines of float32 vectors.
+        sign = 1 if language == "en" else -1
+        assert sign * estimate == pytest.approx(difference(n), abs=1e-6)
+    [row] = log.frame("language_verdicts").iter_rows(named=True)
+    if weight == 1.0:
+        assert row["verdict"] == "fair"
+        assert row["sentence"].startswith("within ±0.02 in all 2 comparisons of two languages")
+    else:
+        assert row["verdict"] == "biased"
+        assert "en is 0." in row["sentence"]
+        assert "more represented than de" in row["sentence"]
+
+
+@pytest.mark.slow
+def test_a_small_audit_by_hand(tmp_path: Path) -> None:
+    """Both measures of a tiny model: numpy's least squares on plan × position and log lengths."""
+    log = fairspan.audit(
+        tiny_model(tmp_path / "weights", "bert", "mean"),
+        corpus=str(write_articles(tmp_path / "corpus", 12)),
+        mixed="all",
+        sizes=[3],
+        sets=4,
+        measures=["representation", "retention"],
+        treatments=["plain", "tiles-8"],
+        out=tmp_path / "run",
+        store=tmp_path / "store.sqlite",
+        progress=False,
+    )
+    assert len(log.frame("language_verdicts")) == 4
+    mixed = with_languages(log.rows).filter(pl.col("lead") != pl.col("later"))
+    for pair in log.frame("languages").iter_rows(named=True):
+        rows = mixed.filter(measure=pair["measure"], treatment=pair["treatment"])
+        cells = rows.select(pl.concat_str("lead", "position")).to_series()
+        design = cells.to_dummies().to_numpy().astype(float)
+        names = [name.removeprefix("lead_") for name in cells.to_dummies().columns]
+        if pair["same_length"]:
+            design = np.column_stack([design, np.log(rows["tokens"].to_numpy())])
+        fitted = np.linalg.lstsq(design, rows["value"].to_numpy(), rcond=None)[0]
+        mean = dict(zip(names, fitted, strict=False))
+        a, b = pair["language"], pair["against"]
+        # At position 1 a leads; at later ones it follows b.
+        differences = [mean[f"{a}1"] - mean[f"{b}1"]]
+        differences += [mean[f"{b}{place}"] - mean[f"{a}{place}"] for place in (2, 3)]
+        assert pair["estimate"] == pytest.approx(np.mean(differences), abs=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
+import torch
+from scipy import stats
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
-from fairspan.design.cuts import Cuts
-from fairspan.errors import DesignError, FairspanError, UnsupportedModel
+from fairspan.errors import DesignError, FairspanError
+from fairspan.model import level
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.identity import run_name
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
+from fairspan.stats.geometry import common_shares
 from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.collapse.run import STUDY, collapse
@@ -28,9 +31,10 @@ from fairspan.studies.collapse.texts import CollapseTexts
 from tests.builders.commands import forbid_encoding
 from tests.builders.length_studies import PLAIN
 from tests.builders.saying import said_by
-from tests.builders.tiny import tiny_model
+from tests.builders.tiny import tiny_model, tiny_tokenizer
 from tests.builders.verbs import article
 from tests.corpus.test_corpus import write_folder
+from tests.model.test_level import ROUNDING, TEXTS
 from tests.stats.test_geometry import pairs_mean
 from tests.studies.audit.test_audit import cosine
 
@@ -41,8 +45,10 @@ Study = Callable[..., RunLog]
 BY_PADDING = 1e-5
 
 LENGTHS = [10, 20, 40]
-DOCUMENTS = 8
 STRONG = "tempscale+temperature=0.5"
+TILES = "tiles-16"
+LEVEL = "tiles-16+level=true"
+COMMON = "share of the common direction"
 
 
 def write_corpus(folder: Path, sizes: Sequence[int], language: str = "en") -> str:
@@ -54,21 +60,16 @@ def write_corpus(folder: Path, sizes: Sequence[int], language: str = "en") -> st
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Ten documents of 70 to 80 tokens."""
-    return write_corpus(
-        tmp_path_factory.mktemp("corpus") / "made", [14 + number % 3 for number in range(10)]
-    )
+    folder = tmp_path_factory.mktemp("corpus") / "made"
+    return write_corpus(folder, [14 + number % 3 for number in range(10)])
 
 
 @pytest.fixture
 def study(corpus: str, tmp_path: Path) -> Study:
     """The least that is a study, with everything it writes in tmp_path."""
-
-    def measure(model: Any, **options: Any) -> RunLog:
-        settings = {"lengths": [10, 20], "treatments": [PLAIN], "documents": 5}
-        folders = {"corpus": corpus, "store": tmp_path / "s.sqlite", "out": tmp_path / "run"}
-        return collapse(model, **{**settings, **folders, **options})
-
-    return measure
+    settings = {"lengths": [10, 20], "treatments": [PLAIN], "documents": 5, "progress": False}
+    settings |= {"corpus": corpus, "store": tmp_path / "s.sqlite", "out": tmp_path / "run"}
+    return lambda model, **options: collapse(model, **{**settings, **options})
 
 
 def prepared(model: Any, **options: Any) -> CollapseTexts:
@@ -76,19 +77,15 @@ def prepared(model: Any, **options: Any) -> CollapseTexts:
     return STUDY.read(CollapseOptions(model, **options), as_progress(False))
 
 
-def chosen(
-    log: RunLog, measure: str, treatment: str = PLAIN, length: int | None = None
-) -> pl.DataFrame:
-    rows = log.rows.filter(measure=measure, treatment=treatment)
-    return rows if length is None else rows.filter(length=length)
+Cell = tuple[str, str, int | None]
 
 
-def geometry(log: RunLog) -> dict[tuple[str, str, int | None], dict[str, Any]]:
+def geometry(log: RunLog) -> dict[Cell, dict[str, Any]]:
     rows = log.frame("geometry").to_dicts()
     return {(row["treatment"], row["measure"], row["length"]): row for row in rows}
 
 
-# --- numbers
+# Numbers
 
 
 @dataclass(frozen=True)
@@ -97,18 +94,38 @@ class Done:
 
     log: RunLog
     models: dict[str, SentenceTransformer]
-    cuts: Cuts
+    texts: CollapseTexts
     prompt: str
 
-    def vectors(self, treatment: str, length: int) -> list[np.ndarray]:
-        """Each text alone."""
-        texts = self.cuts.at(length)
-        return [self.models[treatment].encode(text.text, prompt=self.prompt) for text in texts]
+    def encode(self, treatment: str, texts: Sequence[str]) -> np.ndarray:
+        """[texts, d] in float64: each text embedded alone."""
+        model = self.models[treatment]
+        vectors = [model.encode_document(text, prompt=self.prompt) for text in texts]
+        return np.stack(vectors).astype(np.float64)
+
+    def vectors(self, treatment: str, length: int) -> np.ndarray:
+        return self.encode(treatment, [text.text for text in self.texts.cuts.at(length)])
+
+    def values(self, treatment: str, measure: str, length: int) -> np.ndarray:
+        rows = self.log.rows.filter(treatment=treatment, measure=measure, length=length)
+        names = [text.document for text in self.texts.cuts.at(length)]
+        assert rows["document"].to_list() == names
+        return rows["value"].to_numpy()
+
+    def direction(self, treatment: str = PLAIN) -> np.ndarray:
+        """[d]: the mean of vectors of length 1 of general texts, at length 1, by numpy."""
+        vectors = self.encode(treatment, TEXTS)
+        mean = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0)
+        return np.asarray(mean / np.linalg.norm(mean))
+
+    def shares(self, vectors: np.ndarray) -> np.ndarray:
+        """Cosines with the common direction."""
+        return vectors @ self.direction() / np.linalg.norm(vectors, axis=1)
 
 
 @pytest.fixture(
     scope="module",
-    params=[("bert", "cls", "right", None), ("qwen3", "mean", "left", "w7 w8 ")],
+    params=[("bert", "mean", "right", None), ("qwen3", "mean", "left", "w7 w8 ")],
     ids=lambda kind: kind[0],
 )
 def done(
@@ -117,73 +134,111 @@ def done(
     corpus: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Done:
-    """Two temperatures and three lengths."""
+    """The tiny vocabulary has no words of the embedded sample, so other texts stand for it."""
     architecture, pooling, side, prompt = request.param
     model = make_tiny(architecture, pooling, padding_side=side)
-    options = {"corpus": corpus, "lengths": LENGTHS, "documents": DOCUMENTS, "prompt": prompt}
-    options |= {"treatments": [PLAIN, STRONG]}
+    options = {"corpus": corpus, "lengths": LENGTHS, "documents": 8, "prompt": prompt}
+    options |= {"treatments": [PLAIN, STRONG, TILES, LEVEL], "progress": False}
     folder = tmp_path_factory.mktemp("study")
-    log = collapse(model, **options, out=folder / "run", store=folder / "s.sqlite")
-    models = {PLAIN: model, STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5)}
-    return Done(log, models, prepared(model, **options).cuts, prompt or "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level, "general_texts", lambda: TEXTS)
+        log = collapse(model, **options, out=folder / "run", store=folder / "s.sqlite")
+    models = {PLAIN: model, TILES: fairspan.calibrate(model, TILES)}
+    models[STRONG] = fairspan.calibrate(model, "tempscale", temperature=0.5)
+    return Done(log, models, prepared(model, **options), prompt or "")
 
 
 def test_texts_are_whole_sentences_of_the_same_documents(done: Done) -> None:
     """The premise of all that follows: texts of a document begin alike."""
-    assert done.cuts.lengths == tuple(LENGTHS)
-    for length in LENGTHS:
-        rows = chosen(done.log, "cosine", length=length)
-        assert rows["document"].to_list() == [text.document for text in done.cuts.at(length)]
-        assert rows["tokens"].to_list() == [len(text.text.split()) for text in done.cuts.at(length)]
-        for text, longest in zip(done.cuts.at(length), done.cuts.at(LENGTHS[-1]), strict=True):
+    cuts = done.texts.cuts
+    assert cuts.lengths == tuple(LENGTHS)
+    of_study = done.log.header.to_json()["study"]
+    assert of_study["paired"] is True
+    for length, entry in zip(LENGTHS, of_study["lengths"], strict=True):
+        rows = done.log.rows.filter(treatment=PLAIN, measure="cosine", length=length)
+        assert rows["document"].to_list() == [text.document for text in cuts.at(length)]
+        assert rows["tokens"].to_list() == [len(text.text.split()) for text in cuts.at(length)]
+        for text, longest in zip(cuts.at(length), cuts.at(LENGTHS[-1]), strict=True):
             assert longest.text.startswith(text.text)
             assert text.text.endswith(".")
-    assert done.log.header.to_json()["study"]["paired"] is True
-    for length, one in zip(LENGTHS, done.log.header.to_json()["study"]["lengths"], strict=True):
-        mean = np.mean([text.tokens for text in done.cuts.at(length)])
-        assert one == {"length": length, "texts": DOCUMENTS, "tokens": pytest.approx(mean)}
+        mean = np.mean([text.tokens for text in cuts.at(length)])
+        assert entry == {"length": length, "texts": 8, "tokens": pytest.approx(mean)}
 
 
 def test_geometry_is_that_of_texts_embedded_one_by_one(done: Done) -> None:
     """N² cosines, with and without temperature."""
     assert dict(done.log.rows.schema) == SCHEMA
-    found = geometry(done.log)
+    rows = geometry(done.log)
     for treatment in (PLAIN, STRONG):
         for length in LENGTHS:
-            rows = chosen(done.log, "cosine", treatment, length)
             vectors = done.vectors(treatment, length)
-            for number, value in enumerate(rows["value"]):
-                others = [vector for k, vector in enumerate(vectors) if k != number]
+            for number, value in enumerate(done.values(treatment, "cosine", length)):
+                others = np.delete(vectors, number, axis=0)
                 mean = np.mean([cosine(vectors[number], other) for other in others])
                 assert value == pytest.approx(mean, abs=BY_PADDING)
             by_hand = pytest.approx(pairs_mean(vectors), abs=10 * BY_PADDING)
-            assert found[treatment, "cosine", length]["estimate"] == by_hand
-    means = [
-        [found[name, "cosine", length]["estimate"] for length in LENGTHS]
-        for name in (PLAIN, STRONG)
+            assert rows[treatment, "cosine", length]["estimate"] == by_hand
+    changes = [
+        rows[PLAIN, "cosine", length]["estimate"] - rows[STRONG, "cosine", length]["estimate"]
+        for length in LENGTHS
     ]
-    assert np.abs(np.subtract(*means)).max() > 1e-3, "the temperature can be told from none"
+    assert np.abs(changes).max() > 1e-3, "the temperature can be told from none"
+
+
+def test_a_share_is_the_cosine_with_one_direction_for_all_treatments(done: Done) -> None:
+    """That of the plain model with its prompt. Intervals are those of scipy: leaving out one of n
+    values of a mean gives the standard error of the mean."""
+    assert np.linalg.norm(done.direction(TILES) - done.direction()) > 1e-3, "the premise"
+    rows = geometry(done.log)
+    for treatment in (PLAIN, TILES):
+        for length in LENGTHS:
+            values = done.values(treatment, "share", length)
+            by_hand = done.shares(done.vectors(treatment, length))
+            assert values == pytest.approx(by_hand, abs=BY_PADDING)
+            row = rows[treatment, "share", length]
+            ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+            expected = (values.mean(), ends.low, ends.high)
+            assert (row["estimate"], row["low"], row["high"]) == pytest.approx(expected, abs=1e-12)
+    means = [rows[PLAIN, "share", length]["estimate"] for length in LENGTHS]
+    assert np.ptp(means) > 100 * BY_PADDING, "the lengths differ"
+
+
+def test_level_vectors_have_the_same_share_at_every_length(done: Done) -> None:
+    values = np.concatenate([done.values(LEVEL, "share", length) for length in LENGTHS])
+    share = done.shares(done.encode(PLAIN, TEXTS)).mean()
+    assert np.abs(values - share).max() < ROUNDING
+    sentence = done.log.verdicts.filter(treatment=LEVEL)["sentence"].item()
+    assert "score for every query 0.0000 [" in sentence
+    assert f"({COMMON} {share:.3f} at 10 tokens, {share:.3f} at 40)" in sentence
 
 
 def test_slopes_are_of_the_estimates(done: Done) -> None:
     """By numpy's least squares, of the share also times that of plain short texts."""
     values = geometry(done.log)
     assert len(values) == len(done.log.frame("geometry")), "no entry is there twice"
-    tokens = [
-        2 ** np.log2([text.tokens for text in done.cuts.at(length)]).mean() for length in LENGTHS
-    ]
+    cuts = done.texts.cuts
+    tokens = [np.log2([text.tokens for text in cuts.at(length)]).mean() for length in LENGTHS]
     of_queries = values[PLAIN, "share", LENGTHS[0]]["estimate"]
     for name in (PLAIN, STRONG):
         for measure in ("cosine", "share"):
             means = [values[name, measure, length]["estimate"] for length in LENGTHS]
-            slope = np.polyfit(np.log2(tokens), means, 1)[0]
+            slope = np.polyfit(tokens, means, 1)[0]
             assert values[name, measure, None]["estimate"] == pytest.approx(slope, abs=1e-12)
         in_scores = values[name, "score", None]["estimate"]
         assert in_scores == pytest.approx(of_queries * slope, abs=1e-12)
-    assert all(one["low"] < one["estimate"] < one["high"] for one in values.values())
+    measured = [row for (name, *_), row in values.items() if name != LEVEL]
+    assert all(row["low"] < row["estimate"] < row["high"] for row in measured)
 
 
-# --- lengths
+def test_truncated_vectors_and_a_truncated_direction() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(5, 12)).astype(np.float32)
+    direction = rng.normal(size=12)
+    by_hand = [cosine(vector[:8], direction[:8]) for vector in vectors]
+    assert common_shares(vectors[:, :8], direction) == pytest.approx(by_hand, abs=1e-12)
+
+
+# Lengths
 
 
 def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
@@ -195,22 +250,19 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
     natural = write_corpus(tmp_path / "natural", sizes)
     model, same = make_tiny("bert", "mean"), f"{STRONG}+sides=query"
     log = study(model, corpus=natural, natural=True, lengths=None, treatments=[PLAIN, same])
-    assert [(one["length"], one["texts"]) for one in log.header.to_json()["study"]["lengths"]] == [
-        (0, 4),
-        (100, 5),
-    ]
-    assert log.header.to_json()["study"]["paired"] is False
+    of_study = log.header.to_json()["study"]
+    bins = [(entry["length"], entry["texts"]) for entry in of_study["lengths"]]
+    assert (bins, of_study["paired"]) == ([(0, 4), (100, 5)], False)
     assert any("1 of 12 documents are longer than the model's 512" in note for note in log.notes)
     assert "lengths with fewer than 3 documents were omitted: 200" in log.notes
+    values = geometry(log)
     for begin, numbers in ((0, range(4)), (100, range(4, 9))):
         vectors = [model.encode(article(number, sizes[number])) for number in numbers]
-        rows = chosen(log, "cosine", length=begin)
+        rows = log.rows.filter(measure="cosine", treatment=PLAIN, length=begin)
         assert rows["document"].to_list() == [f"d{number:02}" for number in numbers]
         assert rows["tokens"].to_list() == [5 * sizes[number] for number in numbers]
         assert rows["value"].mean() == pytest.approx(pairs_mean(vectors), abs=BY_PADDING)
-    found = geometry(log)
-    for length in (0, 100):
-        before, after = (found[name, "cosine", length]["estimate"] for name in (PLAIN, same))
+        before, after = (values[name, "cosine", begin]["estimate"] for name in (PLAIN, same))
         assert after == pytest.approx(before)
 
 
@@ -220,7 +272,6 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
         # Half of the documents have 1.1 · 50 = 55 tokens, and less than half 110.
         ([5] * 4 + [12] * 4, 512, [25, 50]),
         ([5] * 4 + [23] * 4, 512, [25, 50, 100]),
-        ([11] * 8, 512, [25, 50]),
         ([5] * 5 + [23] * 4, 512, "half of the 9 documents have fewer than 55 tokens"),
         ([23] * 8, 102, [25, 50, 100]),
         ([23] * 8, 101, [25, 50]),
@@ -233,12 +284,11 @@ def test_default_lengths(
     """As far as the model reads, two special tokens aside, and half of the documents reach."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.max_seq_length = window
-    corpus = write_corpus(tmp_path / "c", sizes)
+    ready = partial(prepared, model, corpus=write_corpus(tmp_path / "c", sizes))
     if isinstance(lengths, str):
-        with pytest.raises(DesignError, match=lengths):
-            prepared(model, corpus=corpus)
+        assert lengths in said_by(ready, kind=DesignError)
     else:
-        assert list(prepared(model, corpus=corpus).cuts.lengths) == lengths
+        assert list(ready().cuts.lengths) == lengths
 
 
 def test_beyond_the_positions_every_treatment_has_to_be_in_tiles(tmp_path: Path) -> None:
@@ -246,13 +296,12 @@ def test_beyond_the_positions_every_treatment_has_to_be_in_tiles(tmp_path: Path)
     model = str(tmp_path / "model")
     short = tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=80)
     short.save_pretrained(model)
-    ready = partial(
-        prepared, model, corpus=write_corpus(tmp_path / "c", [23] * 8), max_seq_length=200
-    )
+    corpus = write_corpus(tmp_path / "c", [23] * 8)
+    ready = partial(prepared, model, corpus=corpus, max_seq_length=200)
     with pytest.raises(DesignError, match=f"200 is more than the 80 tokens that {PLAIN} can read"):
         ready(treatments=[PLAIN, "tiles-64"])
-    found = ready(treatments=["tiles-64+temperature=1", "tiles-64"])
-    assert list(found.cuts.lengths) == [25, 50, 100]
+    texts = ready(treatments=["tiles-64+temperature=1", "tiles-64"])
+    assert list(texts.cuts.lengths) == [25, 50, 100]
 
 
 def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path: Path) -> None:
@@ -265,7 +314,6 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     border = "have no sentence border within 20% of every length"
     assert f"4 of 7 documents {border} and were not used" in log.notes
     assert any(note.startswith("3 documents instead of 5") for note in log.notes)
-    assert set(log.rows["measure"]) == {"cosine", "share"}
 
 
 def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
@@ -280,95 +328,69 @@ def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
         ready(language="fr")
 
 
-# --- treatments
+# Models and treatments
 
 
-def test_baskets_and_one_sided_treatments(make_tiny: Make, study: Study, corpus: str) -> None:
-    """Texts are documents: a treatment of queries leaves them as they are."""
-    model = make_tiny("bert", "cls")
-    names = ["paper+basket_size=4", "paper+basket_size=4+sides=query"]
-    log = study(model, treatments=[PLAIN, *names])
-    fair = fairspan.calibrate(model, basket_size=4)
-    texts = prepared(model, corpus=corpus, lengths=[10, 20], documents=5).cuts.at(20)
-    by_hand = pairs_mean([fair.encode_document(text.text) for text in texts])
-    values = {
-        (name, length): chosen(log, "cosine", name, length)["value"].to_numpy()
-        for name in (PLAIN, *names)
-        for length in (10, 20)
-    }
-    assert values[names[0], 20].mean() == pytest.approx(by_hand, abs=BY_PADDING)
-    assert abs(by_hand - values[PLAIN, 20].mean()) > 1e-4, "the premise"
-    assert values[names[1], 20] == pytest.approx(values[PLAIN, 20], abs=BY_PADDING)
-
-
-# --- what a model does not offer
-
-
-def test_only_a_sentence_transformer(corpus: str) -> None:
-    class Encodes:
-        def encode(self, texts: list[str]) -> Any:
-            return np.ones((len(texts), 2))
-
-    with pytest.raises(
-        UnsupportedModel, match="a study of length needs a SentenceTransformer, got Encodes"
-    ):
-        prepared(Encodes(), corpus=corpus)
-
-
-# --- what the same call finds again
-
-
-def test_the_name_of_a_run_is_made_of_what_decides_the_result(
-    make_tiny: Make, corpus: str, tmp_path: Path
+@pytest.mark.parametrize("reason", ["no direction", "exported"])
+def test_a_model_without_a_direction_is_noted(
+    make_tiny: Make, study: Study, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """test_found_again has every option."""
+    model = copy.deepcopy(make_tiny("bert", "mean"))
+    said = "the 48 vectors have no direction in common."
 
-    def name(**changes: Any) -> str:
-        asked = {"corpus": corpus, "lengths": [10, 20]}
-        return run_name(prepared(make_tiny("bert", "mean"), **{**asked, **changes}))
+    def find(*_: Any) -> Any:
+        raise DesignError(said)
 
-    assert name() == name(lengths=[20, 10, 10])
-    other = write_corpus(tmp_path / "other", [15] * 10)
-    assert len({name(), name(corpus=other), name(tolerance=0.3)}) == 3
+    if reason == "exported":
+        model[0].backend = "onnx"
+        said = "the onnx backend runs"
+    else:
+        monkeypatch.setattr("fairspan.model.build.find_direction", find)
+    log = study(model)
+    line = f"the share of a common direction was not measured: {said.removesuffix('.')}"
+    assert any(line in note for note in log.notes)
+    assert "share" not in {*log.rows["measure"], *log.frame("geometry")["measure"]}
+    assert len(log.view.chart().panels()) == 1
+    assert COMMON not in log.verdicts["sentence"][0]
 
 
-@pytest.mark.slow
-def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> None:
-    asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5}
-    asked |= {"treatments": [PLAIN, "chunk-mean"], "progress": False}
+def test_texts_that_gave_the_direction_are_noted(
+    make_tiny: Make, study: Study, tmp_path: Path
+) -> None:
+    """A text is closer to a mean that it is part of."""
     model = make_tiny("bert", "mean")
-    found = STUDY.forecast(CollapseOptions(model, **asked))
-    texts = prepared(model, **asked).cuts.texts
-    assert found.tokens == 2 * sum(text.tokens + 2 for text in texts)
-    assert [stage.texts for stage in found.stages] == [10, 10]
+    line = "the common direction was found from some of these texts"
+    of_sample = {"corpus": "sample", "tolerance": 0.9, "documents": 3, "out": tmp_path / "sample"}
+    for options, noted in ((of_sample, True), ({}, False)):
+        log = study(model, **options)
+        assert any(note.startswith(line) for note in log.notes) is noted
+        assert "share" in set(log.rows["measure"])
 
 
-# --- what is asked
+def test_a_model_without_attention_has_a_direction(
+    study: Study, corpus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(level, "general_texts", lambda: TEXTS)
+    torch.manual_seed(3)
+    embedding = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=16)
+    model = SentenceTransformer(modules=[embedding], device="cpu")
+    log = study(model, natural=True, lengths=None, documents=10)
+    common = fairspan.fit_level(model.encode(TEXTS).astype(np.float64))
+    texts = prepared(model, corpus=corpus, natural=True, treatments=[PLAIN]).cuts.texts
+    by_hand = common_shares(model.encode([text.text for text in texts]), common.direction)
+    values = log.rows.filter(measure="share")["value"].to_numpy()
+    assert values == pytest.approx(by_hand, abs=BY_PADDING)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"lengths": [0, 10]}, "lengths must be a whole number of at least 1, got 0"),
-        ({"lengths": "10,20"}, "lengths must be a list"),
-        ({"lengths": 50}, "lengths must be a list"),
-        ({"lengths": [10], "natural": True}, "natural lengths are the documents' own"),
-        ({"documents": 2}, "documents must be a whole number of at least 3, got 2"),
-        ({"margin": 0}, "margin must be between 0 and 1, got 0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-        ({"treatments": ["plain", "plain"]}, f"'{PLAIN}' is named twice"),
-        ({"treatments": []}, "name at least one treatment"),
-        (
-            {"treatments": ["tiles-8+tiles=segments"]},
-            "makes segments tiles, and these texts have none",
-        ),
-        ({"natural": True, "tolerance": 0.5}, "so tolerance would do nothing"),
-        ({"treatments": ["last2avg"]}, "there is no treatment 'last2avg'"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)
-def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
-    assert said in said_by(CollapseOptions, **options)
+def test_a_model_that_is_level_keeps_its_direction(make_tiny: Make, study: Study) -> None:
+    """The plain treatment is measured along the direction that the model came with."""
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "plain", level=TEXTS)
+    log = study(fair, treatments=["plain+level=true"])
+    values = log.rows.filter(measure="share")["value"].to_numpy()
+    assert np.abs(values - level.level_of(fair).share).max() < ROUNDING
+
+
+# What the same call finds again
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from math import log2
@@ -42,33 +41,27 @@ from tests.report.example import printed, table_of
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43]}
 SHARES = {PLAIN: (0.9, 0.91, 0.93, 0.95), STRONG: (0.8, 0.8, 0.8, 0.8)}
-LEVEL = {PLAIN: (0.9,) * 4, STRONG: (0.9,) * 4, MILD: (0.9,) * 4}
 FLAT = above(0, 0, 0, 0)
 
 
-def lines(rows: pl.DataFrame) -> dict[str, list[float]]:
-    """Means of rows, without what rounding leaves."""
-    return {
-        name: rows.filter(treatment=name)["estimate"].round(12).to_list()
-        for name in values_of(rows, "treatment")
-    }
+def rising(by: float) -> list[float]:
+    """A straight line over log2 of length, from 0.5 on."""
+    return above(*(by * doubling for doubling in range(4)))
 
 
-# --- verdicts
+RISING = rising(0.05)
+
+
+# Verdicts
 
 
 @pytest.mark.parametrize(
     ("rise", "word", "direction"),
-    [
-        (0.05, "biased", "more"),
-        (0.001, "fair", ""),
-        (-0.001, "fair", ""),
-        (-0.05, "biased", "less"),
-    ],
+    [(0.05, "biased", "more"), (0.001, "fair", ""), (-0.05, "biased", "less")],
 )
 def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> None:
-    """Straight lines over log2 of length, with slopes ±0.0009; the margin is 0.005."""
-    curve = above(*(rise * doubling for doubling in range(4)))
+    """Slopes ±0.0009; the margin is 0.005."""
+    curve = rising(rise)
     log = study_of(tmp_path, {PLAIN: curve})
     slope, half = slope_of(curve, LENGTHS)
     assert (slope, half) == (pytest.approx(rise), pytest.approx(0.0009, abs=1e-5)), "the premise"
@@ -100,14 +93,14 @@ def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> Non
 def test_the_share_counts_too(tmp_path: Path, rise: float, half: float, word: str) -> None:
     """Cosines that are the same at every length, and a share that is not or may not be: times that
     of a query, 0.9, it is what a doubling adds to scores."""
-    shares = {PLAIN: tuple(0.9 + rise * doubling for doubling in range(4))}
-    log = study_of(tmp_path, {PLAIN: FLAT}, rows=share_rows_of(shares, half))
-    [(_, found, sentence)] = log.verdicts.rows()
-    assert found == word
-    slope = np.polyfit(np.log2(LENGTHS), shares[PLAIN], 1)[0] * 0.9
+    shares = above(*(rise * doubling for doubling in range(4)), base=0.9)
+    log = study_of(tmp_path, {PLAIN: FLAT}, rows=share_rows_of({PLAIN: shares}, half))
+    [(_, verdict, sentence)] = log.verdicts.rows()
+    assert verdict == word
+    slope = np.polyfit(np.log2(LENGTHS), shares, 1)[0] * 0.9
     shown = f"{slope:+.4f}".replace("-", "−")
     assert f"; score for every query {shown} [" in sentence
-    ends = f"(share of the common direction 0.900 at 50 tokens, {shares[PLAIN][-1]:.3f} at 400)"
+    ends = f"(share of the common direction 0.900 at 50 tokens, {shares[-1]:.3f} at 400)"
     assert ends in sentence
     how = "higher" if rise > 0 else "lower"
     assert sentence.startswith(f"long texts score {how} for every query") is (word == "biased")
@@ -118,14 +111,10 @@ def test_two_chances_of_a_bias_share_five_percent(tmp_path: Path) -> None:
     """A cosine that is beyond the margin at 5 % and not at 2.5 %."""
     t = stats.t.ppf([0.975, 0.9875], DOCUMENTS - 1)
     error = slope_of(FLAT, LENGTHS)[1] / t[0]
-    rise = 0.005 + error * t.mean()
-    curve = above(*(rise * doubling for doubling in range(4)))
-    rows = share_rows_of({PLAIN: LEVEL[PLAIN]})
-    words = [
-        study_of(tmp_path / name, {PLAIN: curve}, rows=extra).verdicts["verdict"][0]
-        for name, extra in (("alone", []), ("both", rows))
-    ]
-    assert words == ["biased", "inconclusive"]
+    curves = {PLAIN: rising(0.005 + error * t.mean())}
+    alone = study_of(tmp_path / "alone", curves)
+    both = study_of(tmp_path / "both", curves, rows=share_rows_of({PLAIN: (0.9,) * 4}))
+    assert [log.verdicts["verdict"][0] for log in (alone, both)] == ["biased", "inconclusive"]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -136,22 +125,14 @@ def test_what_is_not_shown_is_inconclusive(tmp_path: Path, sign: int) -> None:
     of one side need (1.65 + 0.84) errors in 0.0003, so about (2.49 · 0.00044 / 0.0003)² = 13.4
     times the 40 documents.
     """
-    log = study_of(tmp_path, {PLAIN: above(*(sign * 0.0047 * doubling for doubling in range(4)))})
+    log = study_of(tmp_path, {PLAIN: rising(sign * 0.0047)})
     [(_, word, sentence)] = log.verdicts.rows()
     assert word == "inconclusive"
     said = r"40 documents; `--documents (53|54|55)0` would decide; mean cosine [+−]0\.0047 \["
     assert re.match(said, sentence), sentence
     assert "Nothing has to be done" not in log.view.meaning
-
-
-def test_the_margin_decides(tmp_path: Path) -> None:
-    log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
-    words = {}
-    for margin in (0.003, 0.005, 0.01):
-        words[margin] = read_log(tmp_path, margin=margin).verdicts["verdict"][0]
-    assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
-    found = log.frame("geometry").row(0, named=True)
-    assert found["high"] - found["low"] == pytest.approx(2 * HALF)
+    for margin, other in ((0.003, "biased"), (0.01, "fair")):
+        assert read_log(tmp_path, margin=margin).verdicts["verdict"].to_list() == [other]
 
 
 def test_few_documents_are_noted(tmp_path: Path) -> None:
@@ -167,79 +148,83 @@ def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
     assert list(table_of(log.view, "geometry").cells) == ["50"]
 
 
-# --- advice
+# Advice
 
 FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
-ALIKE = "To m, long texts are more alike than short ones."
-RISING = above(0, 0.05, 0.1, 0.15)
+MORE = "To m, long texts are more alike than short ones."
+ALIKE = "To m, long texts are neither more nor less alike than short ones."
+LESS = "To m, long texts are less alike than short ones."
+UNCLEAR = "To m, it is not clear yet whether long texts are more alike than short ones."
+NEITHER = "An index neither prefers nor neglects them."
+NONE_TRIED = f"{MORE} No treatment was tried that a model can be calibrated to. {FIRST}"
+LEVEL = (0.9,) * 4
 
 
 @pytest.mark.parametrize(
-    ("curves", "suggested", "said"),
+    ("curves", "share", "suggested", "said"),
     [
-        pytest.param(
-            {PLAIN: RISING, MILD: above(0, 0.04, 0.08, 0.12), STRONG: FLAT},
+        (
+            {PLAIN: RISING, MILD: rising(0.04), STRONG: FLAT},
+            LEVEL,
             STRONG,
-            f"{ALIKE} {STRONG} is shown to undo this: give this run to fairspan calibrate. {FIRST}",
-            id="the first that is enough",
+            f"{MORE} {STRONG} is shown to undo this: give this run to fairspan calibrate. {FIRST}",
         ),
-        pytest.param(
+        (
             # Below the shortest texts of the plain model, and steeper than these allow.
             {PLAIN: RISING, STRONG: above(-0.3, -0.25, -0.2, -0.15)},
+            LEVEL,
             None,
-            f"{ALIKE} No treatment is shown to be enough ({STRONG}). {FIRST}",
-            id="low and still biased",
+            f"{MORE} No treatment is shown to be enough ({STRONG}). {FIRST}",
         ),
-        pytest.param(
-            {PLAIN: RISING},
+        ({PLAIN: RISING}, LEVEL, None, NONE_TRIED),
+        ({PLAIN: RISING, "chunk-mean": FLAT}, LEVEL, None, NONE_TRIED),
+        ({PLAIN: FLAT, STRONG: FLAT}, LEVEL, None, f"{ALIKE} {NEITHER} Nothing has to be done."),
+        ({PLAIN: rising(-0.05)}, LEVEL, None, f"{LESS} {NEITHER} Nothing has to be done."),
+        ({PLAIN: rising(0.0047)}, LEVEL, None, f"{UNCLEAR} {NEITHER}"),
+        (
+            {PLAIN: FLAT},
             None,
-            f"{ALIKE} No treatment was tried that a model can be calibrated to. {FIRST}",
-            id="nothing was tried",
-        ),
-        pytest.param(
-            {PLAIN: RISING, "chunk-mean": FLAT},
             None,
-            f"{ALIKE} No treatment was tried that a model can be calibrated to. {FIRST}",
-            id="averaged chunks are no calibration",
+            f"{ALIKE} Whether an index prefers or neglects them was not measured.",
         ),
-        pytest.param(
-            {PLAIN: FLAT, STRONG: FLAT},
+        (
+            # The share may fall by more than the margin.
+            {PLAIN: rising(-0.05)},
+            (0.9, 0.894, 0.888, 0.882),
             None,
-            "To m, long texts are neither more nor less alike than short ones. An index neither "
-            "prefers nor neglects them. Nothing has to be done.",
-            id="fair",
+            f"{LESS} It is not clear yet whether an index prefers or neglects them.",
         ),
-        pytest.param(
-            {PLAIN: above(0, -0.05, -0.1, -0.15), STRONG: FLAT},
-            None,
-            "To m, long texts are less alike than short ones. An index neither prefers nor "
-            "neglects them. Nothing has to be done.",
-            id="less alike",
-        ),
-        pytest.param(
-            {PLAIN: above(0, 0.0047, 0.0094, 0.0141), STRONG: FLAT},
-            None,
-            "To m, it is not clear yet whether long texts are more alike than short ones. An index "
-            "neither prefers nor neglects them.",
-            id="open",
-        ),
+    ],
+    ids=[
+        "the first that is enough",
+        "low and still biased",
+        "nothing was tried",
+        "averaged chunks are no calibration",
+        "fair",
+        "less alike",
+        "open",
+        "no share",
+        "an open share",
     ],
 )
 def test_what_to_do(
-    tmp_path: Path, curves: dict[str, list[float]], suggested: str | None, said: str
+    tmp_path: Path,
+    curves: dict[str, list[float]],
+    share: tuple[float, ...] | None,
+    suggested: str | None,
+    said: str,
 ) -> None:
-    shares = dict.fromkeys(curves, (0.9,) * 4)
-    log = study_of(tmp_path, curves, rows=share_rows_of(shares))
+    shares = {} if share is None else dict.fromkeys(curves, share)
+    log = study_of(tmp_path, curves, rows=share_rows_of(shares, 1e-7 if share == LEVEL else 0.01))
     assert log.view.meaning == said
     assert log.frame("suggestion").rows() == [(suggested, said)]
-    words = dict(log.verdicts.select("treatment", "verdict").rows())
-    assert suggested is None or words[suggested] == "fair", "a treatment is judged by itself"
     assert " ".join(printed(log.view).split()).startswith(f"{log.view.heading} {said}")
     text = make_page("t", Part(log.view))
     assert text.index(said) < text.index('class="verdict ')
     write_results(log)
     assert (tmp_path / "calibration.json").exists() is (suggested is not None)
     if suggested is not None:
+        assert (suggested, "fair") in log.verdicts.select("treatment", "verdict").rows()
         assert as_calibration(str(tmp_path)).temperature == 0.8
 
 
@@ -247,47 +232,25 @@ def test_a_temperature_by_length_is_made_of_those_that_were_tried(tmp_path: Path
     """No temperature is enough for all lengths. 1 up to 100 tokens and 0.8 beyond them is, with the
     slope of a treatment that is measured with these steps."""
     curves = {PLAIN: above(0, 0, 0.05, 0.05), STRONG: above(-0.05, -0.05, 0, 0)}
-    shares = dict.fromkeys(curves, (0.9,) * 4)
-    log = study_of(tmp_path / "apart", curves, rows=share_rows_of(shares))
+    shares = share_rows_of(dict.fromkeys(curves, (0.9,) * 4))
+    log = study_of(tmp_path / "apart", curves, rows=shares)
     steps = "plain+temperature=1to141_0.8"
     assert log.verdicts["verdict"].to_list() == ["biased", "biased"]
     assert log.frame("suggestion")["treatment"].to_list() == [steps]
-    assert f"{steps} is shown to undo this, by the length of texts: give this run" in (
-        log.view.meaning
-    )
+    words = f"{steps} is shown to undo this, by the length of texts: give this run"
+    assert words in log.view.meaning
     write_results(log)
     assert as_calibration(str(tmp_path / "apart")).temperature == ((141, 1.0), (None, 0.8))
-    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), 0.005, paired=True)
+    made = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), 0.005, paired=True)
     # Two temperatures in both orders, with a border between any two lengths.
-    assert len(found) == 6
-    measured = study_of(tmp_path / "together", {PLAIN: curves[PLAIN], steps: above(0, 0, 0, 0)})
-    slope = measured.frame("geometry").filter(
-        pl.col("length").is_null(), treatment=steps, measure="cosine"
-    )
-    assert found[steps].of["cosine"].estimate == pytest.approx(slope["estimate"][0], abs=1e-12)
-    assert found[steps].of["cosine"].high == pytest.approx(slope["high"][0], abs=1e-12)
-    assert found[steps].of["cosine, jump"].estimate == pytest.approx(0, abs=1e-12)
-
-
-def test_without_a_share_nothing_is_ruled_out(tmp_path: Path) -> None:
-    log = study_of(tmp_path, {PLAIN: FLAT})
-    assert log.verdicts["verdict"][0] == "fair"
-    assert log.view.meaning == (
-        "To m, long texts are neither more nor less alike than short ones. "
-        "Whether an index prefers or neglects them was not measured."
-    )
-
-
-def test_a_share_that_is_open_keeps_anything_from_being_ruled_out(tmp_path: Path) -> None:
-    """Cosines fall, and the share may do so by more than the margin."""
-    shares = {PLAIN: (0.9, 0.894, 0.888, 0.882)}
-    falling = above(0, -0.05, -0.1, -0.15)
-    log = study_of(tmp_path, {PLAIN: falling}, rows=share_rows_of(shares, 0.01))
-    assert log.verdicts["verdict"][0] == "biased"
-    assert log.view.meaning == (
-        "To m, long texts are less alike than short ones. "
-        "It is not clear yet whether an index prefers or neglects them."
-    )
+    assert len(made) == 6
+    measured = study_of(tmp_path / "together", {PLAIN: curves[PLAIN], steps: FLAT})
+    slopes = measured.frame("geometry").filter(pl.col("length").is_null())
+    [slope] = slopes.filter(treatment=steps, measure="cosine").iter_rows(named=True)
+    cosine = made[steps].of["cosine"]
+    expected = (slope["estimate"], slope["high"])
+    assert (cosine.estimate, cosine.high) == pytest.approx(expected, abs=1e-12)
+    assert made[steps].of["cosine, jump"].estimate == pytest.approx(0, abs=1e-12)
 
 
 def test_a_treatment_has_to_be_level_as_well(tmp_path: Path) -> None:
@@ -310,62 +273,36 @@ def test_advice_is_rarely_wrong(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     names = [f"tiles-{16 * step}" for step in range(1, 6)]
     log = study_of(tmp_path, dict.fromkeys((PLAIN, *names), FLAT))
-    plain = Slopes({"cosine": t_estimates([0.02], [0.001], [30])[0]}, 0.005)
+
+    def slopes(estimate: float, error: float) -> Slopes:
+        return Slopes({"cosine": t_estimates([estimate], [error], [30])[0]}, 0.005)
+
     wrong = [0, 0]
     for _ in range(400):
-        slopes = {PLAIN: plain}
+        tried = {PLAIN: slopes(0.02, 0.001)}
         for name in names:
             error = 0.0005 * (rng.chisquare(30) / 30) ** 0.5
-            estimate = 0.005 + 0.0005 * rng.standard_normal()
-            slope = t_estimates([estimate], [error], [30])[0]
-            slopes[name] = Slopes({"cosine": slope}, 0.005)
-        wrong[0] += enough(log, slopes)[0] is not None
-        wrong[1] += any(slopes[name].verdict == "fair" for name in names)
+            tried[name] = slopes(0.005 + 0.0005 * rng.standard_normal(), error)
+        wrong[0] += enough(log, tried)[0] is not None
+        wrong[1] += any(tried[name].verdict == "fair" for name in names)
     print(f"\nwrong advice {wrong[0] / 400:.1%}, without a correction {wrong[1] / 400:.1%}")
     assert wrong[0] <= 0.083 * 400 < 0.17 * 400 < wrong[1]
 
 
-# --- frames
+# Frames, table and chart
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    folder = tmp_path_factory.mktemp("study") / "run"
-    return study_of(folder, CURVES, rows=share_rows_of(SHARES, 0.01), notes=["a note"])
-
-
-def test_frames_are_json(study: RunLog) -> None:
-    said = json.loads(json.dumps(study.to_dict(), allow_nan=False))
-    # Two treatments: two measures at four lengths, and three slopes.
-    assert len(said["geometry"]) == 2 * (2 * 4 + 3)
-    assert said["notes"] == ["a note"]
-    lengths = study.header.to_json()["study"]["lengths"]
-    assert said["lengths"] == [{**one, "name": str(one["length"])} for one in lengths]
-    assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
+    return study_of(tmp_path_factory.mktemp("study"), CURVES, rows=share_rows_of(SHARES, 0.01))
 
 
 def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
-    """One of two treatments: a page, with the verdict of that treatment."""
+    """One of two treatments."""
     done = study_of(tmp_path, {PLAIN: RISING}, treatments=[PLAIN, STRONG])
     log = with_entries(done, status="interrupted")
     assert log.verdicts.select("treatment", "verdict").rows() == [(PLAIN, "biased")]
     assert log.view.notes[0] == "this run was interrupted: 1 of 2 treatments were measured"
-    page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "per doubling of length" in page
-
-
-def test_rows_of_older_versions_are_ignored(tmp_path: Path) -> None:
-    """Spectra, labels, repeated and raw words, distances."""
-    plain = study_of(tmp_path / "new", {PLAIN: RISING})
-    removed = ("sigma_a", "correct", "repeated", "distance", "distance_without", "origin")
-    rows = [
-        {"treatment": PLAIN, "measure": measure, "length": 50, "document": "d00", "value": 0.1}
-        for measure in removed
-    ]
-    words = {"treatment": "words", "measure": "cosine", "length": 50, "document": "d00"}
-    old = study_of(tmp_path / "old", {PLAIN: RISING}, rows=[*rows, {**words, "value": 0.2}])
-    assert old.frame("geometry").equals(plain.frame("geometry"))
-    assert old.verdicts.equals(plain.verdicts)
 
 
 def test_a_treatment_without_a_share_is_compared_by_cosines(tmp_path: Path) -> None:
@@ -375,37 +312,35 @@ def test_a_treatment_without_a_share_is_compared_by_cosines(tmp_path: Path) -> N
     assert set(log.frame("geometry")["measure"]) == {"cosine"}
 
 
-# --- table and chart
-
-
 def test_the_table_by_length(study: RunLog) -> None:
-    found = table_of(study.view, "geometry")
-    assert [row[:2] for row in found.rows] == [
-        (measure, name)
-        for measure in ("mean pairwise cosine", "share of the common direction")
-        for name in CURVES
-    ]
-    assert [column.name for column in found.cells.values()] == ["50", "100", "200", "400"]
-    assert found.rows[1][2:] == ("0.400", "0.410", "−0.420", "0.430")
-    assert found.rows[2][2:] == ("0.900", "0.910", "0.930", "0.950")
-    assert found.tidy is not None
-    assert found.tidy.equals(study.frame("geometry"))
+    table = table_of(study.view, "geometry")
+    measures = ("mean pairwise cosine", "share of the common direction")
+    expected = [(measure, name) for measure in measures for name in CURVES]
+    assert [row[:2] for row in table.rows] == expected
+    assert [column.name for column in table.cells.values()] == ["50", "100", "200", "400"]
+    assert table.rows[1][2:] == ("0.400", "0.410", "−0.420", "0.430")
+    assert table.rows[2][2:] == ("0.900", "0.910", "0.930", "0.950")
+    assert table.tidy is not None
+    assert table.tidy.equals(study.frame("geometry"))
 
 
 def test_curves_by_length(study: RunLog) -> None:
     [chart] = study.view.charts()
     assert (chart.name, chart.kind, chart.scale) == ("length-overview", "lines", "log")
     assert (chart.names, chart.free) == ([PLAIN, STRONG], True)
-    cosine, share = dict(chart.panels()).values()
-    assert [title for title, _ in chart.panels()] == [NAMES["cosine"], NAMES["share"]]
-    assert lines(cosine) == CURVES
-    assert lines(share) == {name: pytest.approx(list(curve)) for name, curve in SHARES.items()}
+    panels = dict(chart.panels())
+    assert list(panels) == [NAMES["cosine"], NAMES["share"]]
+    for rows, curves in zip(panels.values(), (CURVES, SHARES), strict=True):
+        for name, curve in curves.items():
+            estimates = rows.filter(treatment=name)["estimate"].to_list()
+            assert estimates == pytest.approx(list(curve), abs=1e-12)
+    cosine = panels[NAMES["cosine"]]
     assert values_of(cosine, "length") == list(LENGTHS)
     for end, half in (("low", -HALF), ("high", HALF)):
         assert (cosine[end] - cosine["estimate"]).to_list() == pytest.approx([half] * 8)
 
 
-# --- natural lengths
+# Natural lengths
 
 
 def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
@@ -427,16 +362,17 @@ def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> 
     """
     rng = np.random.default_rng(0)
     bins = [100, 200, 300, 400]
-    tokens = {begin: rng.integers(begin, begin + 100, DOCUMENTS) for begin in bins}
     log = study_of(tmp_path, {PLAIN: [0.5] * 4}, lengths=bins, paired=False)
     rows = []
+    means = []
     for begin in bins:
-        for i, n in enumerate(tokens[begin]):
-            text = {"document": f"d{begin}-{i}", "length": begin, "tokens": int(n)}
-            value = 0.3 + 0.01 * log2(n)
-            rows.append({"treatment": PLAIN, "measure": "cosine", "value": value, **text})
+        tokens = rng.integers(begin, begin + 100, DOCUMENTS)
+        means.append(0.3 + 0.01 * np.log2(tokens).mean())
+        same = {"treatment": PLAIN, "measure": "cosine", "length": begin}
+        for place, n in enumerate(tokens.tolist()):
+            text = {"document": f"d{begin}-{place}", "tokens": n, "value": 0.3 + 0.01 * log2(n)}
+            rows.append({**same, **text})
     geometry = replace(log, rows=rows_of(rows)).frame("geometry")
     [slope] = geometry.filter(pl.col("length").is_null())["estimate"]
     assert slope == pytest.approx(0.01, abs=1e-12)
-    means = [0.3 + 0.01 * np.log2(tokens[begin]).mean() for begin in bins]
     assert np.polyfit(np.log2(bins), means, 1)[0] < 0.0095, "the premise: edges give another slope"

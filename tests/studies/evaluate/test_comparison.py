@@ -11,7 +11,9 @@ import pytest
 from fairspan.errors import FairspanError
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.studies.evaluate.arms import pairs_to_compare
 from fairspan.studies.logs import changes, compare
+from tests.builders.saying import said_by
 from tests.builders.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
 from tests.builders.simulated import with_entries
 
@@ -52,21 +54,6 @@ def test_two_runs_are_compared_query_by_query(first: RunLog, tmp_path: Path) -> 
     assert [one.kind for one in changes(first, second)] == [
         "better for short, worse for long documents"
     ] * 5
-
-
-def test_what_is_compared_with_what(first: RunLog, tmp_path: Path) -> None:
-    """Inside a run all treatments with the first one, between two runs each with itself; or what is
-    named."""
-    rows = rows_of(usual, ("plain", "fair", "tiles-64"), metrics=METRICS)
-    second = log_of(tmp_path / "run", rows, run="m-87654321")
-    for given, pairs in (
-        ((first,), {("plain", "fair")}),
-        ((first, second), {("plain", "plain"), ("fair", "fair")}),
-        ((first, second, ["plain", "tiles-64"]), {("plain", "tiles-64")}),
-    ):
-        frame = compare(*given)[0].frame
-        named = frame.select("first_treatment", "second_treatment").rows()
-        assert {*named} == pairs
 
 
 def test_changes_inside_a_run_are_its_verdicts(first: RunLog) -> None:
@@ -123,3 +110,74 @@ def test_what_cannot_be_compared(first: RunLog, tmp_path: Path) -> None:
         for read in (compare, changes):
             with pytest.raises(FairspanError, match=r"read different texts.*40 doc.*340 doc"):
                 read(first, larger)
+
+
+# Which arms
+
+
+def searched(folder: Path, run: str, *treatments: str) -> RunLog:
+    return log_of(folder / run, rows_of(usual, treatments, clusters=6), run=run)
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
+    measured = {
+        "three": ("plain", "paper", "retrieval"),
+        "two": ("paper", "plain"),
+        "plain": ("plain",),
+        "paper": ("paper",),
+        "others": ("fair", "tiles-64"),
+    }
+    folder = tmp_path_factory.mktemp("sides")
+    return {name: searched(folder, name, *treatments) for name, treatments in measured.items()}
+
+
+def test_which_sides_are_compared(sides: dict[str, RunLog]) -> None:
+    for runs, treatments, arms in (
+        ("three", None, "three: plain, three: paper, three: plain, three: retrieval"),
+        ("three two", None, "three: plain, two: plain, three: paper, two: paper"),
+        ("two three", None, "two: paper, three: paper, two: plain, three: plain"),
+        ("plain paper", None, "plain: plain, paper: paper"),
+        ("three", ["paper", "retrieval"], "three: paper, three: retrieval"),
+        ("three two", ("retrieval", "plain"), "three: retrieval, two: plain"),
+    ):
+        logs = [sides[run] for run in runs.split()]
+        pairs = pairs_to_compare(*logs, treatments=treatments)
+        assert ", ".join(str(arm) for pair in pairs for arm in pair) == arms
+
+
+def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(
+    sides: dict[str, RunLog], tmp_path: Path
+) -> None:
+    """Two treatments were asked for and one was measured."""
+    stopped = with_entries(sides["plain"], spec=sides["two"].header.spec, status="running")
+    unfinished = "this run has not finished: 1 of 2 treatments were measured"
+    line = said_by(pairs_to_compare, stopped)
+    assert line.startswith(f"of the run plain only plain was measured: {unfinished}. Run its")
+    other = searched(tmp_path, "other", "paper", "retrieval")
+    line = said_by(pairs_to_compare, stopped, other)
+    assert line.startswith(f"the runs share no treatment (plain; paper, retrieval): {unfinished}")
+
+
+@pytest.mark.parametrize(
+    ("runs", "treatments", "said"),
+    [
+        ("three", ["plain"], "names two treatments, such as plain and paper, got ['plain']"),
+        ("three", [], "got []"),
+        ("three two", ["plain"] * 3, "got ['plain', 'plain', 'plain']"),
+        ("three", ["plain", "best"], "three has no treatment 'best', only plain, paper, retrieval"),
+        (
+            "three two",
+            ["plain", "retrieval"],
+            "two has no treatment 'retrieval', only paper, plain",
+        ),
+        ("plain", None, "plain only plain was measured: name a second run to compare with"),
+        ("three others", None, "share no treatment (plain, paper, retrieval; fair, tiles-64)"),
+        ("plain others", None, "name one of each with treatments"),
+    ],
+)
+def test_sides_that_cannot_be_compared(
+    sides: dict[str, RunLog], runs: str, treatments: list[str] | None, said: str
+) -> None:
+    logs = [sides[run] for run in runs.split()]
+    assert said in said_by(lambda: pairs_to_compare(*logs, treatments=treatments))

@@ -38,34 +38,27 @@ def test_what_does_not_count_is_as_if_it_were_not_there(seed: int) -> None:
     relevant, left_out = {}, {}
     for query in ("q0", "q1", "q2", "q3"):
         shuffled = rng.permutation(names).tolist()
-        wanted = shuffled[: rng.integers(1, 4)]
-        relevant[query] = {name: 1.0 + place for place, name in enumerate(wanted)}
-        left_out[query] = frozenset(shuffled[len(wanted) : len(wanted) + rng.integers(0, 4)])
+        wanted = rng.integers(1, 4)
+        relevant[query] = {name: 1.0 + place for place, name in enumerate(shuffled[:wanted])}
+        left_out[query] = frozenset(shuffled[wanted : wanted + rng.integers(0, 4)])
     left_out.pop("q3")
     answers = answers_of(relevant, left_out)
     orders = np.stack([rng.permutation(12) for _ in relevant])
-    place_of = np.argsort(orders, 1) + 1
-
-    ranked = [place_of[query, number] for query, number in answers.pairs]
-    omitted = [place_of[query, number] for query, number in answers.omitted_pairs]
-    found = answers.counted_ranks(np.array(ranked), np.array(omitted, np.int64))
     kept = [
-        [
-            answers.names[number]
-            for number in order
-            if answers.names[number] not in left_out.get(query, ())
-        ]
+        [number for number in order if answers.names[number] not in left_out.get(query, ())]
         for query, order in zip(relevant, orders.tolist(), strict=True)
     ]
-    expected = [
-        1 + kept[query].index(answers.names[number]) for query, number in answers.pairs.tolist()
-    ]
-    assert found.tolist() == expected
-
+    place_of = np.argsort(orders, 1) + 1
+    ranked, omitted = (
+        np.array([place_of[query, number] for query, number in pairs], np.int64)
+        for pairs in (answers.pairs, answers.omitted_pairs)
+    )
+    expected = [1 + kept[query].index(number) for query, number in answers.pairs.tolist()]
+    assert answers.counted_ranks(ranked, omitted).tolist() == expected
     for depth in (3, 12):
         counted = answers.counted(orders[:, :depth])
-        for query, row, order in zip(relevant, counted.tolist(), orders.tolist(), strict=True):
-            rest = [n for n in order[:depth] if answers.names[n] not in left_out.get(query, ())]
+        for row, order, rest in zip(counted.tolist(), orders.tolist(), kept, strict=True):
+            rest = [number for number in rest if number in order[:depth]]
             assert row == rest + [NOTHING] * (depth - len(rest))
     assert answers.deepest == DEPTH + max(map(len, left_out.values()))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -21,9 +20,10 @@ from fairspan.corpus.document_file import read_document
 from fairspan.corpus.marked_text import mark
 from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.tokens import ModelTokens, read_text
-from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
+from fairspan.errors import CorpusError, FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
+from tests.builders.letters import Letters
 from tests.builders.saying import said_by
 from tests.builders.tiny import tiny_model, words
 from tests.studies.audit.test_audit import cosine
@@ -36,233 +36,181 @@ def texts(*lengths: int) -> list[str]:
     return [words(length, seed) for seed, length in enumerate(lengths)]
 
 
+def cosines(vectors: Any) -> Any:
+    """Of the first vector with the others."""
+    return pytest.approx([cosine(vectors[0], vector) for vector in vectors[1:]], abs=1e-5)
+
+
 def by_hand(model: SentenceTransformer, whole: str, parts: Sequence[str]) -> Any:
     """Cosines of a whole text and its parts, each embedded alone."""
-    vector = model.encode([whole])[0]
-    return pytest.approx([cosine(vector, model.encode([part])[0]) for part in parts], abs=1e-5)
+    return cosines([model.encode([text])[0] for text in (whole, *parts)])
 
 
-def shares(cosines: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
-    """Those of segments of one token, which are read if they are counted."""
-    seen = [int(place in counted) for place in range(len(cosines))]
-    segments = [
-        InspectedSegment(place, None, None, "", 1, read, 0, 0) for place, read in enumerate(seen)
-    ]
-    return Reading("plain", tuple(cosines), tuple(segments), None, 0).share
+def inspect(model: Any, document: Any, *treatments: str, **options: Any) -> Any:
+    asked = list(treatments or ["plain"])
+    return fairspan.inspect(model, document, treatments=asked, progress=False, **options)
 
 
-# --- numbers
+# Numbers
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling"), [("bert", "mean"), ("roberta", "cls"), ("qwen3", "lasttoken")]
-)
-def test_representation_is_what_encode_gives_by_hand(
-    make_tiny: Make, architecture: str, pooling: str
-) -> None:
-    model = make_tiny(
-        architecture, pooling, padding_side="left" if architecture == "qwen3" else "right"
-    )
-    parts = texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
-    for reading, by in zip(
-        found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True
-    ):
+def test_representation_is_what_encode_gives_by_hand(representative: SentenceTransformer) -> None:
+    model, parts = representative, texts(30, 18, 41)
+    inspected = inspect(model, parts, "plain", PAPER)
+    models = [model, fairspan.calibrate(model, basket_size=16)]
+    for reading, by in zip(inspected.readings, models, strict=True):
         assert reading.representation == by_hand(by, " ".join(parts), parts)
-    assert [one.text for one in found.segments] == parts
-    assert [one.treatment for one in found.readings] == ["plain", PAPER]
+    assert [segment.text for segment in inspected.segments] == parts
+    assert [reading.treatment for reading in inspected.readings] == ["plain", PAPER]
 
 
 def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) -> None:
     """One token for each word, between two special ones; not for CLS pooling or cut documents."""
     model, parts = make_tiny("bert", "mean"), texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
-    calibrated = fairspan.calibrate(model, "paper", basket_size=16)
-    borders = np.cumsum([1, *map(len, map(str.split, parts))])
-    for reading, by in zip(found.readings, [model, calibrated], strict=True):
+    inspected = inspect(model, parts, "plain", PAPER)
+    models = [model, fairspan.calibrate(model, basket_size=16)]
+    for reading, by in zip(inspected.readings, models, strict=True):
         tokens = by.encode([" ".join(parts)], output_value="token_embeddings")[0].numpy()
-        means = [tokens[start:end].mean(0) for start, end in pairwise(borders)]
+        means = [part.mean(0) for part in np.split(tokens[1:-1], [30, 30 + 18])]
         pairs = zip(means, by.encode(parts), strict=True)
         assert reading.retention == pytest.approx([cosine(*pair) for pair in pairs], abs=1e-5)
         assert min(reading.retention) < 0.99
     for other, pages in ((make_tiny("bert", "cls"), parts), (model, texts(300, 200, 100))):
-        assert fairspan.inspect(other, pages, treatments=["plain"]).readings[0].retention == ()
+        inspected = inspect(other, pages)
+        assert (inspected.readings[0].retention, inspected.notes) == ((), ())
 
 
 @pytest.mark.parametrize(
-    ("broken", "reason"),
+    ("broken", "error"),
     [
-        ("_span_vectors", "no token is in 'w1'"),
-        ("_tokens_of", "the model read 3 tokens of the document, and its tokenizer made 4"),
-        ("batch_to_device", "out of memory"),
+        ("_span_vectors", FairspanError("no token is in 'w1'")),
+        ("batch_to_device", RuntimeError("out of memory")),
     ],
 )
 def test_why_there_is_no_retention_is_a_note(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, broken: str, reason: str
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
 ) -> None:
-    """Only a model that takes no means has none without a note: that is its definition."""
-
     def fails(*_: Any) -> Any:
-        raise RuntimeError(reason) if "memory" in reason else FairspanError(reason)
+        raise error
 
     monkeypatch.setattr(f"fairspan.encoding.model_encoder.{broken}", fails)
-    found = fairspan.inspect(make_tiny("bert", "mean"), texts(9, 9), treatments=["plain", PAPER])
-    for reading, note in zip(found.readings, found.notes, strict=True):
+    inspected = inspect(make_tiny("bert", "mean"), texts(9, 9), "plain", PAPER)
+    for reading, note in zip(inspected.readings, inspected.notes, strict=True):
         assert reading.retention == ()
         assert note.startswith(f"{reading.treatment}: no retention, because ")
-        assert reason in note
+        assert str(error) in note
         assert len(reading.representation) == 2
-    other = fairspan.inspect(make_tiny("bert", "cls"), texts(9, 9), treatments=["plain"])
-    assert (other.readings[0].retention, other.notes) == ((), ())
 
 
-def test_other_errors_are_raised(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so is an error that nobody expects where retention is measured."""
+def test_an_unforeseen_error_is_raised(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fails(*_: Any) -> Any:
         raise IndexError("unforeseen")
 
-    model = make_tiny("bert", "mean")
     monkeypatch.setattr(ModelEncoder, "with_spans", fails)
     with pytest.raises(IndexError, match="unforeseen"):
-        fairspan.inspect(model, texts(9, 9), treatments=["plain"])
-    monkeypatch.setattr(ModelEncoder, "vectors", fails)
-    with pytest.raises(FairspanError, match="unforeseen"):
-        fairspan.inspect(model, texts(9, 9), treatments=["plain"])
+        inspect(make_tiny("bert", "mean"), texts(9, 9))
 
 
-def test_a_cosine_of_a_part_of_a_segment_is_marked(tmp_path: Path) -> None:
-    """Of the first segment of 328 words the model reads 74, inside the document and alone."""
-    tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=76).save_pretrained(
-        str(tmp_path / "short")
+def shares(representation: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
+    """Those of segments of one token, which are read if they are counted."""
+    segments = tuple(
+        InspectedSegment(place, None, None, "", 1, int(place in counted), 0, 0)
+        for place in range(len(representation))
     )
-    found = fairspan.inspect(str(tmp_path / "short"), texts(328, 30), treatments=["plain"])
-    assert found.readings[0].representation[0] == pytest.approx(1, abs=1e-6), "the premise"
-    [table] = found.view.tables()
-    assert table.rows[0][2:] == ("74 of 328", "100.0\xa0%", "1.000")
-    assert table.rows[1][2] == "0 of 30"
-    assert found.view.chart().frame["note"].to_list() == ["74 of 328", "unseen"]
-    page = found.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "74 of 328 tokens · cosine 1.000" in page
-    assert "254 tokens never seen" in page
+    return Reading("plain", tuple(representation), segments, None, 0).share
 
 
-def test_shares_are_parts_of_the_sum() -> None:
-    assert shares([0.5, 0.3, 0.2], range(3)) == pytest.approx((0.5, 0.3, 0.2))
-    assert shares([0.6, -0.3, 0.2], range(3)) == pytest.approx((0.75, 0.0, 0.25))
-    assert shares([0.6, 0.9, 0.2], [0, 2]) == pytest.approx((0.75, 0.0, 0.25)), (
-        "what is never seen has none"
-    )
-    assert shares([0.5, 0.2], [0]) == (1.0, 0.0)
-    assert shares([-0.1, -0.2], range(2)) == (None, None)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))
-def test_shares_sum_to_one_or_are_unknown(cosines: list[float]) -> None:
-    found = shares(cosines, range(len(cosines)))
-    if any(value > 1e-300 for value in cosines):
-        assert math.isclose(sum(value or 0.0 for value in found), 1.0, rel_tol=1e-9)
-        order = np.argsort(cosines, kind="stable")
-        assert all(a <= b for a, b in pairwise([found[place] for place in order]))
-    elif all(value <= 0 for value in cosines):
-        assert set(found) == {None}
+@pytest.mark.parametrize(
+    ("representation", "counted", "expected"),
+    [
+        ([0.5, 0.3, 0.2], [0, 1, 2], [0.5, 0.3, 0.2]),
+        ([0.6, -0.3, 0.2], [0, 1, 2], [0.75, 0.0, 0.25]),
+        # What is never seen has none.
+        ([0.6, 0.9, 0.2], [0, 2], [0.75, 0.0, 0.25]),
+        ([-0.1, -0.2], [0, 1], [None, None]),
+    ],
+)
+def test_shares_are_parts_of_the_sum(
+    representation: list[float], counted: list[int], expected: list[float | None]
+) -> None:
+    assert shares(representation, counted) == pytest.approx(expected)
 
 
 def test_segments_can_be_the_tiles(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(20, 31)
-    found = fairspan.inspect(model, parts, treatments=["tiles-64+tiles=segments"])
+    inspected = inspect(model, parts, "tiles-64+tiles=segments")
     calibrated = fairspan.calibrate(model, "tiles-64")
-    whole = fairspan.encode_segments(calibrated, [parts])[0]
-    alone = [fairspan.encode_segments(calibrated, [[part]])[0] for part in parts]
-    assert found.readings[0].representation == pytest.approx(
-        [cosine(whole, one) for one in alone], abs=1e-5
-    )
+    documents = [parts, *([part] for part in parts)]
+    vectors = [fairspan.encode_segments(calibrated, [document])[0] for document in documents]
+    assert inspected.readings[0].representation == cosines(vectors)
 
 
 def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(10, 10)
-    found = fairspan.inspect(model, parts, treatments=["plain"], prompt="w1 w2 ")
+    inspected = inspect(model, parts, prompt="w1 w2 ")
     vectors = model.encode([f"w1 w2 {text}" for text in (" ".join(parts), *parts)])
-    assert found.readings[0].representation == pytest.approx(
-        [cosine(vectors[0], v) for v in vectors[1:]], abs=1e-5
-    )
-    assert found.length == 2 + 2 + 20
-    assert [segment.tokens for segment in found.segments] == [10, 10]
+    assert inspected.readings[0].representation == cosines(vectors)
+    assert inspected.length == 2 + 2 + 20
+    assert [segment.tokens for segment in inspected.segments] == [10, 10]
 
 
 def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
-    class Letters:
-        def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array(
-                [[text.count(letter) + 1 for letter in "abc"] for text in sentences], dtype=float
-            )
-
-    found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["plain"])
-    whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
-    assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
-    assert (found.unit, found.readings[0].window) == ("characters", None)
-    assert len(fairspan.inspect(Letters(), ["a", "b"]).readings) == 1, "plain alone"
-    with pytest.raises(UnsupportedModel, match="omit tiles"):
-        fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles-64"])
-    with pytest.raises(UnsupportedModel, match=r"has no encode"):
-        fairspan.inspect(object(), ["a", "b"], treatments=["plain"])  # type: ignore[arg-type]
+    parts = ["w1 w1 " * 20, "w2 w2 " * 20]
+    inspected = inspect(Letters(), parts)
+    vectors = [Letters.one(text) for text in (" ".join(parts), *parts)]
+    assert inspected.readings[0].representation == cosines(vectors)
+    assert (inspected.unit, inspected.readings[0].window) == ("characters", None)
+    assert inspected.notes == ()
+    assert len(fairspan.inspect(Letters(), parts).readings) == 1, "plain alone"
+    forgetful = inspect(Letters(limit=50), parts)
+    assert any("does not read all of this text" in note for note in forgetful.notes)
 
 
-# --- what was never seen
-
-
-def test_an_object_that_stops_reading_is_told_of() -> None:
-    class Forgetful:
-        def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array(
-                [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
-            )
-
-    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["plain"])
-    assert any("does not read all of this text" in note for note in result.notes)
+# What was never seen
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pooling"),
-    [("bert", "mean"), pytest.param("roberta", "cls", marks=pytest.mark.slow)],
+    ("kind", "limit", "cut", "lengths", "seen"),
+    [
+        # Two special tokens aside, 512 - 2 are read.
+        (("bert", "mean"), 512, "right", [300, 200, 100], [300, 200, 10]),
+        (("bert", "mean"), 512, "right", [520, 30, 30], [510, 0, 0]),
+        (("bert", "mean"), 512, "left", [100, 500], [10, 500]),
+        # RoBERTa's 600 positions begin after its padding index.
+        (("roberta", "cls"), 2000, "right", [500, 300], [500, 96]),
+    ],
+    ids=["cut", "wholly beyond", "cut at the start", "above the positions"],
 )
 def test_a_document_beyond_the_window_is_cut_and_told(
-    make_tiny: Make, architecture: str, pooling: str
+    make_tiny: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: tuple[str, str],
+    limit: int,
+    cut: str,
+    lengths: list[int],
+    seen: list[int],
 ) -> None:
-    """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read."""
-    model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
-    found = fairspan.inspect(model, parts, treatments=["plain", "paper"])
-    first = found.readings[0]
-    assert (found.length, first.window, first.unseen) == (602, 512, 90)
-    told = [(s.tokens, s.seen, s.status) for s in found.segments]
-    assert told == [(300, 300, "seen"), (200, 200, "seen"), (100, 10, "cut")]
-    third = found.segments[2]
-    assert third.text[third.first : third.last].split() == parts[2].split()[:10]
-    assert third.read == "10 of 100"
-    assert {card.badge for card in found.view.cards} == {"512 of 602 tokens read"}
+    model, parts = copy_sharing_weights(make_tiny(*kind)), texts(*lengths)
+    model.max_seq_length = limit
+    monkeypatch.setattr(model.tokenizer, "truncation_side", cut)
+    inspected = inspect(model, parts, "plain", "paper")
+    assert model.max_seq_length == limit
+    (first, *_), segments = inspected.readings, inspected.segments
+    length, window = sum(lengths) + 2, sum(seen) + 2
+    assert (inspected.length, first.window, first.unseen) == (length, window, length - window)
+    assert [(part.tokens, part.seen) for part in segments] == [*zip(lengths, seen, strict=True)]
+    statuses = {True: "seen", False: "cut"}
+    for part, text in zip(segments, parts, strict=True):
+        assert part.status == (statuses[part.seen == part.tokens] if part.seen else "never seen")
+        several = text.split()
+        read = several[-part.seen :] if cut == "left" else several[: part.seen]
+        assert part.text[part.first : part.last].split() == (read if part.seen else [])
+    assert {card.badge for card in inspected.view.cards} == {f"{window} of {length} tokens read"}
     # The vector is that of the text without what the model never sees.
-    read = " ".join([*parts[:2], *parts[2].split()[:10]])
-    assert found.readings[0].representation == by_hand(model, read, parts)
-
-
-def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) -> None:
-    model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
-    found = fairspan.inspect(model, parts, treatments=["plain"])
-    assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
-    assert [s.read for s in found.segments] == ["510 of 520", "0 of 30", "0 of 30"]
-    assert found.readings[0].share == (1.0, 0.0, 0.0)
-    assert found.readings[0].representation == by_hand(model, " ".join(parts), parts)
-
-
-def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_tiny: Make) -> None:
-    """RoBERTa's 600 positions begin after its padding index; max_seq_length is set to 2000."""
-    model, parts = copy_sharing_weights(make_tiny("roberta", "cls")), texts(500, 300)
-    model.max_seq_length = 2000
-    found = fairspan.inspect(model, parts, treatments=["plain"])
-    assert (found.readings[0].window, found.readings[0].unseen) == (598, 802 - 598)
-    assert model.max_seq_length == 2000
-    read = " ".join([*parts[0].split(), *parts[1].split()[:96]])
-    assert found.readings[0].representation == by_hand(model, read, parts)
+    read_parts = [part.text[part.first : part.last] for part in segments]
+    assert first.representation == by_hand(model, " ".join(filter(None, read_parts)), parts)
+    assert [bool(share) for share in first.share] == [bool(count) for count in seen]
 
 
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("cls", marks=pytest.mark.slow)])
@@ -270,53 +218,31 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment and
     none of the third; tiles read all 92 tokens.
     """
-    tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(
-        str(tmp_path / "short")
-    )
-    names, parts = ["plain", "paper", "tiles-8"], texts(40, 30, 20)
-    found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, max_seq_length=200)
-    assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
-    seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
-    cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
-    assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
-    cut = "50 of 92 tokens read"
-    assert [card.badge for card in found.view.cards] == [cut, cut, "read whole"]
+    folder, parts = str(tmp_path / "short"), texts(40, 30, 20)
+    short = tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50)
+    short.save_pretrained(folder)
+    inspected = inspect(folder, parts, "plain", "tiles-8", max_seq_length=200)
+    plain, tiles = inspected.readings
+    assert (plain.window, plain.unseen, tiles.window, tiles.unseen) == (50, 42, 200, 0)
+    seen = [[part.seen for part in reading.segments] for reading in (plain, tiles)]
+    assert seen == [[40, 8, 0], [40, 30, 20]]
+    badges = [card.badge for card in inspected.view.cards]
+    assert badges == ["50 of 92 tokens read", "read whole"]
     # Half-read segments count by the part that is read, and unread ones not at all.
-    first, second, _ = found.readings[0].representation
-    weighed = [first, second * 8 / 30, 0.0]
-    assert found.readings[0].share == pytest.approx(
-        [one / sum(weighed) for one in weighed], abs=1e-12
-    )
-    # By hand: the plain model on what it reads, and tiles on all of it.
-    plain = SentenceTransformer(str(tmp_path / "short"), device="cpu")
-    tiled = fairspan.calibrate(plain, "tiles-8", max_seq_length=200)
-    for model, reading in ((plain, found.readings[0]), (tiled, found.readings[2])):
-        assert reading.representation == by_hand(model, " ".join(parts), parts)
+    first, second, _ = plain.representation
+    weights = np.array([first, second * 8 / 30, 0.0])
+    assert plain.share == pytest.approx(weights / weights.sum(), abs=1e-12)
+    tiled = fairspan.calibrate(short, "tiles-8", max_seq_length=200)
+    assert tiles.representation == by_hand(tiled, " ".join(parts), parts)
 
 
 def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(
     make_tiny: Make,
 ) -> None:
     """The plain model reads 512 of 602 tokens, and fair all of them without max_seq_length."""
-    model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
-    found = fairspan.inspect(model, parts, progress=False)
-    told = [(one.treatment, one.window, one.unseen) for one in found.readings]
+    inspected = fairspan.inspect(make_tiny("bert", "mean"), texts(400, 100, 100), progress=False)
+    told = [(reading.treatment, reading.window, reading.unseen) for reading in inspected.readings]
     assert told == [("plain", 512, 90), ("fair", None, 0)]
-    assert [card.badge for card in found.view.cards] == ["512 of 602 tokens read", "read whole"]
-    short = fairspan.inspect(model, parts[1:], progress=False)
-    assert [one.treatment for one in short.readings] == ["plain", "fair"]
-    assert model.max_seq_length == 512, "the caller's model stays as it is"
-
-
-def test_a_tokenizer_that_cuts_at_the_start_is_believed(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, parts = make_tiny("bert", "mean"), texts(100, 500)
-    monkeypatch.setattr(model.tokenizer, "truncation_side", "left")
-    found = fairspan.inspect(model, parts, treatments=["plain"])
-    assert [(s.seen, s.status) for s in found.segments] == [(10, "cut"), (500, "seen")]
-    first = found.segments[0]
-    assert first.text[first.first : first.last].split() == parts[0].split()[-10:]
 
 
 @pytest.mark.parametrize("name", ["minilm", "granite"])
@@ -326,59 +252,68 @@ def test_what_is_seen_is_what_the_model_s_own_tokenizer_keeps(
     """Against the tokens that preprocess gives; the window ends in different places of a word."""
     model: SentenceTransformer = request.getfixturevalue(name)
     counter = ModelTokens(model)
+    sentence = "Unbelievably heterogeneous microorganisms, 微生物 और जीवाणु, photosynthesise. "
+    settings = {"text": {"return_offsets_mapping": True}}
     for start in range(4):
-        text = (
-            "x " * start
-            + "Unbelievably heterogeneous microorganisms, 微生物 और जीवाणु, photosynthesise. " * 60
-        )
+        text = "x " * start + sentence * 60
         seen = read_text(counter, text)
-        kept = model.preprocess(
-            [text], processing_kwargs={"text": {"return_offsets_mapping": True}}
-        )
+        kept = model.preprocess([text], processing_kwargs=settings)
         offsets = kept["offset_mapping"][0].numpy()
-        own = offsets[offsets[:, 1] > offsets[:, 0]]
-        mine = seen.offsets[seen.read & (seen.offsets[:, 1] > seen.offsets[:, 0])]
+        expected = offsets[offsets[:, 1] > offsets[:, 0]]
+        read = seen.offsets[seen.read & (seen.offsets[:, 1] > seen.offsets[:, 0])]
         assert not seen.whole
-        assert np.array_equal(mine, own)
+        assert np.array_equal(read, expected)
 
 
-# --- borders
+# Borders
 
 
 def pieces(
     text: str, borders: str = "auto", *, markdown: bool = False
 ) -> list[tuple[str | None, str]]:
-    found = mark(text, borders, markdown=markdown)
-    return [(piece.title, found.text[piece.start : piece.end]) for piece in found.pieces]
+    marked = mark(text, borders, markdown=markdown)
+    return [(piece.title, marked.text[piece.start : piece.end]) for piece in marked.pieces]
 
 
-def test_markdown_is_cut_at_the_highest_heading_that_is_there_twice() -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "# Page\n\n## One\nfirst\n### deeper\nstill first\n\n## Two ##\nsecond\n",
+            [
+                ("One", "# Page\n\n## One\nfirst\n### deeper\nstill first"),
+                ("Two", "## Two ##\nsecond"),
+            ],
+        ),
+        ("hello\n\n# A\na\n# B\nb", [(None, "hello"), ("A", "# A\na"), ("B", "# B\nb")]),
+        (
+            "# Page\nhello\n## A\na\n## B\nb",
+            [("Page", "# Page\nhello"), ("A", "## A\na"), ("B", "## B\nb")],
+        ),
+        (
+            "---\ntitle: x\n---\n\nOne\n===\na\n\n```\n# no\n```\n\nTwo\n===\n- l\n---\nb\n---\n",
+            [
+                (None, "---\ntitle: x\n---"),
+                ("One", "One\n===\na\n\n```\n# no\n```"),
+                ("Two", "Two\n===\n- l\n---\nb\n---"),
+            ],
+        ),
+    ],
+)
+def test_markdown_is_cut_at_the_highest_heading_that_is_there_twice(
+    text: str, expected: list[tuple[str | None, str]]
+) -> None:
     """Text before the first heading is a segment of its own; code and settings have no headings."""
-    text = "# Page\n\n## One\nfirst\n### deeper\nstill first\n\n## Two ##\nsecond\n"
-    assert pieces(text, markdown=True) == [
-        ("One", "# Page\n\n## One\nfirst\n### deeper\nstill first"),
-        ("Two", "## Two ##\nsecond"),
-    ]
-    assert pieces("hello\n\n# A\na\n# B\nb", markdown=True) == [
-        (None, "hello"),
-        ("A", "# A\na"),
-        ("B", "# B\nb"),
-    ]
-    assert pieces("# Page\nhello\n## A\na\n## B\nb", markdown=True)[0] == ("Page", "# Page\nhello")
-    text = (
-        "---\ntitle: x\n---\n\nOne\n===\na\n\n```\n# no\n```\n\nTwo\n===\n- list\n---\nb | c\n---\n"
-    )
-    assert [title for title, _ in pieces(text, markdown=True)] == [None, "One", "Two"]
+    assert pieces(text, markdown=True) == expected
 
 
 def test_rules_between_blank_lines_are_borders_and_no_part_of_the_text() -> None:
-    found = mark("one\n\n---\n\ntwo\ntwo\n\n* * *\n\nthree")
-    assert found.text == "one two\ntwo three"
-    assert [found.text[p.start : p.end] for p in found.pieces] == ["one", "two\ntwo", "three"]
+    text = "one\n\n---\n\ntwo\ntwo\n\n* * *\n\nthree"
+    assert mark(text).text == "one two\ntwo three"
+    assert [part for _, part in pieces(text)] == ["one", "two\ntwo", "three"]
     # A line under a title may be an underline, unless rules were asked for.
-    assert pieces("Title\n-----\ntext") == []
-    assert [text for _, text in pieces("one\n---\ntwo", "rule")] == ["one", "two"]
-    assert pieces("one\n\n-=-\n\ntwo") == []
+    assert pieces("Title\n-----\ntext") == pieces("one\n\n-=-\n\ntwo") == []
+    assert [part for _, part in pieces("one\n---\ntwo", "rule")] == ["one", "two"]
 
 
 @given(
@@ -389,51 +324,56 @@ def test_segments_are_in_order_and_lose_no_letter(text: str, borders: str) -> No
     if not text.strip():
         return
     try:
-        found = mark(text, borders)
+        marked = mark(text, borders)
     except CorpusError:
         assert borders == "rule"
         return
-    kept = [found.text[p.start : p.end] for p in found.pieces]
+    kept = [marked.text[p.start : p.end] for p in marked.pieces]
     assert all(body and body == body.strip() for body in kept)
-    assert all(a.end <= b.start for a, b in pairwise(found.pieces))
+    assert all(a.end <= b.start for a, b in pairwise(marked.pieces))
     if borders != "rule":
-        assert found.text == text
+        assert marked.text == text
         assert "".join("".join(kept).split()) == "".join(text.split())
-
-
-# --- parts
 
 
 def test_a_text_without_borders_is_split_into_parts(make_tiny: Make) -> None:
     model = make_tiny("bert", "mean")
     text = "\n\n".join(words(length, length) for length in (10, 11, 19, 21, 20))
-    found = fairspan.inspect(model, text, treatments=["plain"])
-    assert [segment.tokens for segment in found.segments] == [21, 19, 21, 20]
-    assert found.borders == "in parts of about equal length"
-    assert " ".join(segment.text for segment in found.segments).split() == text.split()
-    found = fairspan.inspect(model, text, treatments=["plain"], parts=2)
-    assert [segment.tokens for segment in found.segments] == [40, 41]
+    inspected = inspect(model, text)
+    assert [segment.tokens for segment in inspected.segments] == [21, 19, 21, 20]
+    assert inspected.borders == "in parts of about equal length"
+    assert " ".join(segment.text for segment in inspected.segments).split() == text.split()
+    inspected = inspect(model, text, parts=2)
+    assert [segment.tokens for segment in inspected.segments] == [40, 41]
 
 
-# --- reading files
+# Reading files
+
+SEGMENTS = [{"text": "one a", "title": "A", "language": "en"}, {"text": "two b", "title": "B"}]
 
 
-def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
-    segments = [{"text": "one a", "title": "A", "language": "en"}, {"text": "two b", "title": "B"}]
-    files = {
-        "a.json": json.dumps({"segments": segments}),
-        "b.json": json.dumps(segments),
-        "c.jsonl": "\n".join(json.dumps(one) for one in segments) + "\n",
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        found = read_document(tmp_path / name)
-        assert found.text == "one a two b"
-        assert [(p.title, p.language) for p in found.pieces] == [("A", "en"), ("B", None)]
-    (tmp_path / "e.txt").write_bytes(b"\xef\xbb\xbfone\r\n\r\n---\r\n\r\ntwo")
-    assert read_document(tmp_path / "e.txt").text == "one two"
-    (tmp_path / "f.MD").write_text("# A\none\n# B\ntwo")
-    assert [p.title for p in read_document(tmp_path / "f.MD").pieces] == ["A", "B"]
+@pytest.mark.parametrize(
+    ("name", "content", "text", "titles"),
+    [
+        ("a.json", json.dumps({"segments": SEGMENTS}), "one a two b", [("A", "en"), ("B", None)]),
+        ("b.json", json.dumps(SEGMENTS), "one a two b", [("A", "en"), ("B", None)]),
+        (
+            "c.jsonl",
+            "\n".join(map(json.dumps, SEGMENTS)),
+            "one a two b",
+            [("A", "en"), ("B", None)],
+        ),
+        ("e.txt", "\ufeffone\r\n\r\n---\r\n\r\ntwo", "one two", [(None, None)] * 2),
+        ("f.MD", "# A\none\n# B\ntwo", "# A\none\n# B\ntwo", [("A", None), ("B", None)]),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_document(
+    tmp_path: Path, name: str, content: str, text: str, titles: list[tuple[str | None, str | None]]
+) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    document = read_document(tmp_path / name)
+    assert document.text == text
+    assert [(piece.title, piece.language) for piece in document.pieces] == titles
 
 
 @pytest.mark.parametrize(
@@ -447,17 +387,9 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
         ("a.json", b'{"segments": []}', "a.json: there are no segments"),
         ("a.json", b'{"segments": "ab"}', "a.json: segments are a list"),
         ("a.json", b'{"body": "x"}', "no field 'segments' or 'text'. Fields there: body"),
-        (
-            "a.json",
-            b'[{"title": "x"}]',
-            "a.json, segment 1: there is no field 'text'. Fields there: title",
-        ),
+        ("a.json", b'[{"title": "x"}]', "segment 1: there is no field 'text'. Fields there: title"),
         ("a.json", b'["a", {"text": "  "}]', "a.json, segment 2: 'text' is empty"),
-        (
-            "a.json",
-            b'["a", 7]',
-            "a.json, segment 2: a text or an object with 'text' is expected, got 7",
-        ),
+        ("a.json", b'["a", 7]', "segment 2: a text or an object with 'text' is expected, got 7"),
         ("a.json", b'["a", {"text": "b", "title": 7}]', "a.json, segment 2: 'title' must be text"),
         ("a.json", b'["a", "\\ud800"]', "a.json, segment 2: 'text' has a lone surrogate"),
         ("a.jsonl", b'{"text": "a"}\nno', "a.jsonl, line 2: not JSON"),
@@ -468,9 +400,6 @@ def test_what_cannot_be_read_is_told_in_one_line(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     assert said in said_by(read_document, tmp_path / name, kind=CorpusError)
-
-
-# --- refusals
 
 
 @pytest.mark.parametrize(
@@ -491,6 +420,5 @@ def test_what_cannot_be_read_is_told_in_one_line(
 def test_what_cannot_be_inspected_is_refused(
     make_tiny: Make, document: Any, options: dict, said: str
 ) -> None:
-    assert re.search(
-        said, said_by(fairspan.inspect, make_tiny("bert", "mean"), document, **options)
-    )
+    model = make_tiny("bert", "mean")
+    assert re.search(said, said_by(fairspan.inspect, model, document, **options))

@@ -18,175 +18,108 @@ from tests.runs.test_logs import Page
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
-COSINES = {"none": (0.8, 0.4, 0.2), "paper": (0.5, 0.45, 0.4), "tempscale": (0.6, 0.5, -0.1)}
+COSINES = {"none": (0.8, 0.4, 0.2), "tempscale": (0.6, 0.5, -0.1), "tiles-64": (0.5, 0.45, 0.4)}
 
 
-def made(**changes: Any) -> Inspection:
-    """Three segments, the second cut and the third never seen, under three treatments."""
+@pytest.fixture(scope="module")
+def made() -> Inspection:
+    """Three segments under three treatments. For the first two the second segment is cut, and the
+    third never seen; the last one reads the document whole, and has retention."""
     texts = ["First words of a text. " * 12, EVIL_TEXT, "第三段的文字 और कुछ शब्द"]
-    titles, languages = [EVIL_TITLE, None, 'a "quoted" & long title ' * 6], ["en", None, "zh"]
+    titles = [EVIL_TITLE, None, 'a "quoted" & long title ' * 6]
     counts = [(60, 60, 0, len(texts[0])), (20, 6, 0, 9), (15, 0, 0, 0)]
-    segments = tuple(
-        InspectedSegment(number, title, language, text, *read)
-        for number, (title, language, text, read) in enumerate(
-            zip(titles, languages, texts, counts, strict=True), start=1
-        )
+    rows = zip(titles, ["en", None, "zh"], texts, counts, strict=True)
+    cut = tuple(
+        InspectedSegment(place, title, language, text, *read)
+        for place, (title, language, text, read) in enumerate(rows, start=1)
     )
-    seen: dict[str, Any] = {"segments": segments, "window": 68, "unseen": 29}
-    readings = tuple(Reading(name, cosines, **seen) for name, cosines in COSINES.items())
-    whole = Inspection(
+    whole = tuple(replace(part, seen=part.tokens, first=0, last=len(part.text)) for part in cut)
+    readings = [Reading(name, cosines, cut, 68, 29) for name, cosines in COSINES.items()]
+    last = replace(readings[-1], segments=whole, window=200, unseen=0, retention=(0.9, 0.75, -0.1))
+    return Inspection(
         model="/home/somebody/models/tiny",
         document="<b>page</b>.json",
         borders="as given",
-        readings=readings,
+        readings=(*readings[:-1], last),
         length=97,
         unit="tokens",
         prompt="",
         notes=("a note",),
     )
-    return replace(whole, **changes)
 
 
-def read() -> Inspection:
-    """The same with a window that holds all of it."""
-    whole = tuple(
-        replace(one, seen=one.tokens, first=0, last=len(one.text)) for one in made().segments
-    )
-    return made(
-        readings=tuple(
-            replace(one, segments=whole, window=200, unseen=0) for one in made().readings
-        )
-    )
+@pytest.fixture(scope="module")
+def source(made: Inspection) -> str:
+    return inspection_page(made)
 
 
-def further() -> Inspection:
-    """The same under a fourth treatment, which reads all of it."""
-    found = made()
-    last = replace(read().readings[1], treatment="tiles-64")
-    return replace(found, readings=(*found.readings, last))
-
-
-# --- frames
-
-
-def test_frames_hold_everything() -> None:
-    found = made()
-    assert found.frame("readings").columns == [
-        "treatment",
-        "segment",
-        "tokens",
-        "seen",
-        "share",
-        "representation",
-        "retention",
-    ]
-    for reading in found.readings:
-        own = found.frame("readings").filter(treatment=reading.treatment)
-        assert own["segment"].to_list() == [1, 2, 3]
-        assert own["share"].to_list() == list(reading.share)
-        assert own["representation"].to_list() == list(COSINES[reading.treatment])
-    segments = found.frame("segments")
-    assert segments["status"].to_list() == ["seen", "cut", "never seen"]
-    assert segments["text"].to_list() == [segment.text for segment in found.segments]
-
-
-def test_what_is_never_seen_has_no_share() -> None:
-    """Of the second 6 of 20 tokens are read, of the third none: only the first counts."""
-    first, second = 0.8, 0.4 * 6 / 20
-    assert made().readings[0].share == pytest.approx(
-        (first / (first + second), second / (first + second), 0.0)
-    )
-    assert made().view.chart().level == (pytest.approx(1 / 3), "fair share")
-
-
-def test_headings_name_the_model_without_its_folders() -> None:
-    assert repr(made()).startswith(
-        "<<b>page</b>.json as embedded by tiny: 3 segments as given, 97 tokens"
-    )
-    assert "somebody" not in made()._repr_html_()
-
-
-def test_json_holds_the_facts_as_well() -> None:
-    said = json.loads(json.dumps(made().to_dict(), allow_nan=False))
+def test_json_holds_everything(made: Inspection) -> None:
+    told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     facts = {
         "format": 2,
         "verb": "inspect",
         "document": "<b>page</b>.json",
         "borders": "as given",
         "length": 97,
+        "unit": "tokens",
+        "prompt": "",
+        "n": 3,
+        "notes": ["a note"],
     }
-    facts |= {"unit": "tokens", "prompt": "", "n": 3, "notes": ["a note"]}
-    assert {name: said[name] for name in facts} == facts
-    assert "This is one document" in said["caveat"]
-    assert said["segments"][1]["text"] == EVIL_TEXT
-    assert [one["treatment"] for one in said["readings"][::3]] == list(COSINES)
+    assert {name: told[name] for name in facts} == facts
+    assert "This is one document" in told["caveat"]
+    windows = [(row["treatment"], row["window"], row["unseen"]) for row in told["verdicts"]]
+    assert windows == [("none", 68, 29), ("tempscale", 68, 29), ("tiles-64", 200, 0)]
+    assert [row["status"] for row in told["segments"]] == ["seen", "cut", "never seen"]
+    assert told["segments"][1]["text"] == EVIL_TEXT
+    columns = ["treatment", "segment", "tokens", "seen", "share", "representation", "retention"]
+    assert [list(row) for row in told["readings"]] == [columns] * 9
+    for place, reading in enumerate(made.readings):
+        rows = told["readings"][3 * place : 3 * place + 3]
+        assert [row["treatment"] for row in rows] == [reading.treatment] * 3
+        assert [row["segment"] for row in rows] == [1, 2, 3]
+        assert [row["seen"] for row in rows] == [part.seen for part in reading.segments]
+        assert [row["share"] for row in rows] == list(reading.share)
+        assert [row["representation"] for row in rows] == list(COSINES[reading.treatment])
 
 
-def test_a_treatment_that_reads_further_says_so_in_json() -> None:
-    said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
-    windows = [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]]
-    assert windows == [*((name, 68, 29) for name in COSINES), ("tiles-64", 200, 0)]
-    seen = {
-        one: [row["seen"] for row in said["readings"] if row["treatment"] == one]
-        for one in ("none", "tiles-64")
-    }
-    assert seen == {"none": [60, 6, 0], "tiles-64": [60, 20, 15]}
-    cut = "68 of 97 tokens read"
-    assert [card.badge for card in further().view.cards] == [cut, cut, cut, "read whole"]
+def test_headings_name_the_model_without_its_folders(made: Inspection) -> None:
+    assert repr(made).startswith(
+        "<<b>page</b>.json as embedded by tiny: 3 segments as given, 97 tokens"
+    )
+    assert "somebody" not in made._repr_html_()
 
 
-# --- chart and table
-
-
-def test_bars_are_shares_beside_the_fair_one() -> None:
+def test_bars_are_shares_beside_the_fair_one(made: Inspection) -> None:
     """With cosines beside them, or how much of a segment is read."""
-    chart = read().view.chart("shares")
+    chart = made.view.chart("shares")
     assert (chart.kind, chart.x, chart.y) == ("rows", "label", "share")
     assert chart.level == (pytest.approx(1 / 3), "fair share")
-    for (title, rows), reading in zip(chart.panels(), read().readings, strict=True):
-        assert title == reading.treatment
+    panels = dict(chart.panels())
+    assert list(panels) == list(COSINES)
+    for rows, reading in zip(panels.values(), made.readings, strict=True):
         assert rows["share"].to_list() == list(reading.share)
-        assert rows["note"].to_list() == [number(value) for value in reading.representation]
-    plain, *_, tiles = dict(further().view.chart().panels()).values()
-    first, second, third = plain["label"]
-    assert first == f"1 {EVIL_TITLE}"
-    assert second.startswith("2 </script>")
-    assert third.startswith('3 a "quoted" & long title')
-    assert third.endswith("…")
-    assert plain["label"].equals(tiles["label"])
-    assert plain["note"].to_list() == ["0.800", "6 of 20", "unseen"]
-    assert tiles["note"].to_list() == ["0.500", "0.450", "0.400"]
+        first, second, third = rows["label"]
+        assert first == f"1 {EVIL_TITLE}"
+        assert second.startswith("2 </script>")
+        assert third.startswith('3 a "quoted" & long title')
+        assert third.endswith("…")
+    assert panels["none"]["note"].to_list() == ["0.800", "6 of 20", "unseen"]
+    assert panels["tiles-64"]["note"].to_list() == [number(n) for n in COSINES["tiles-64"]]
 
 
-def test_the_table_has_all_numbers() -> None:
-    """Of what is cut the cosine is there, and counts for nothing."""
-    second, third = (f"{place + 1} {made().segments[place].label}" for place in (1, 2))
-    [table] = read().view.tables()
-    rows = {row[:2]: row[2:] for row in table.rows}
-    assert rows["tempscale", second] == ("20", "45.5\xa0%", "0.500")
-    assert rows["tempscale", third] == ("15", "0.0\xa0%", "−0.100")
-    [table] = made().view.tables()
-    assert table.rows[-1] == ("tempscale", third, "0 of 15", "0.0\xa0%", "−0.100")
-
-
-def test_retention_is_shown_where_it_was_measured() -> None:
-    """The last of four treatments reads the document whole."""
-    *others, last = further().readings
-    found = made(readings=(*others, replace(last, retention=(0.9, 0.75, -0.1))))
-    [table] = found.view.tables()
+def test_the_table_has_all_numbers(made: Inspection) -> None:
+    """Of what is cut the cosine is there, and counts for nothing; retention where it was
+    measured."""
+    [table] = made.view.tables()
     assert list(table.cells)[-1] == "retention"
-    assert [row[-1] for row in table.rows] == ["–"] * 9 + ["0.900", "0.750", "−0.100"]
-    source = inspection_page(found)
-    assert "6 of 20 tokens · cosine 0.500</span>" in source
-    assert "20 tokens · cosine 0.450 · retention 0.750</span>" in source
-    assert "<dt>retention</dt>" in source
+    rows = {row[:2]: row[2:] for row in table.rows}
+    third = f"3 {made.segments[2].label}"
+    assert rows["tempscale", third] == ("0 of 15", "0.0\xa0%", "−0.100", "–")
+    assert rows["tiles-64", third] == ("15", "29.6\xa0%", "0.400", "−0.100")
 
 
-# --- the page
-
-
-def test_markup_in_a_text_stays_text() -> None:
-    source = inspection_page(made())
+def test_markup_in_a_text_stays_text(source: str) -> None:
     tags = [tag for tag, _ in Page(source).elements]
     assert "img" not in tags
     assert tags.count("script") == 1
@@ -195,40 +128,37 @@ def test_markup_in_a_text_stays_text() -> None:
     assert "{{ 7*7 }}" in source
 
 
-def test_a_page_shows_what_each_treatment_reads() -> None:
+def test_a_page_shows_what_each_treatment_reads(source: str) -> None:
     """One column for each treatment; what it does not read is marked in it."""
-    source = inspection_page(further())
     sections = re.findall(r'<section class="segment.*?</section>', source, flags=re.DOTALL)
-    assert len(sections) == 3 * 4
+    assert len(sections) == 3 * 3
     for place, section in enumerate(sections):
-        segment, treatment = divmod(place, 4)
-        assert f"Segment {segment + 1}, {[*COSINES, 'tiles-64'][treatment]}" in section
-        is_cut = segment == 1 and treatment < 3
-        assert ("14 tokens never seen" in section) == is_cut
-        assert ('class="unseen"' in section) == (segment > 0 and treatment < 3)
-        assert ('class="segment gone"' in section) == (segment == 2 and treatment < 3)
+        segment, treatment = divmod(place, 3)
+        assert f"Segment {segment + 1}, {[*COSINES][treatment]}" in section
+        is_cut = treatment < 2
+        assert ("14 tokens never seen" in section) == (is_cut and segment == 1)
+        assert ('class="unseen"' in section) == (is_cut and segment > 0)
+        assert ('class="segment gone"' in section) == (is_cut and segment == 2)
+    assert "6 of 20 tokens · cosine 0.500</span>" in sections[4]
+    assert "20 tokens · cosine 0.450 · retention 0.750</span>" in sections[5]
+    assert "<dt>retention</dt>" in source
 
 
-def test_colours_have_the_fair_share_in_their_middle() -> None:
-    """From no share to twice the fair one."""
-    found = read()
-    heats = [float(heat) for heat in re.findall(r"--v: ([\d.]+)", inspection_page(found))]
-    shares = [reading.share[place] or 0 for place in range(3) for reading in found.readings]
-    assert heats == pytest.approx([min(1, 3 * share / 2) for share in shares], abs=1e-4)
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("page") / "inspection.html"
-    return made().save_page(file)
+def test_colours_have_the_fair_share_in_their_middle(made: Inspection, source: str) -> None:
+    """From no share to twice the fair one; what is never seen has none."""
+    heats = [float(heat) for heat in re.findall(r"--v: ([\d.]+)", source)]
+    shares = [reading.share[place] or 0 for place in range(3) for reading in made.readings]
+    expected = [min(1, 3 * share / 2) for share in shares if share]
+    assert [heat for heat in heats if heat] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_opens_from_disk_and_asks_for_nothing(
-    browser: Any, written: Path, width: int, dark: bool
+    browser: Any, made: Inspection, tmp_path: Path, width: int, dark: bool
 ) -> None:
+    written = made.save_page(tmp_path / "inspection.html")
     with opened(browser, written, width=width, dark=dark) as found:
         assert found.page.locator(".segment").count() == 9
         assert found.page.evaluate("document.documentElement.scrollWidth") == width

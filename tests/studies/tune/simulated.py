@@ -7,6 +7,7 @@ document. Documents of even numbers fit into the model's window, those of odd on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -24,31 +25,27 @@ from fairspan.studies.evaluate.view import LOG as EVALUATION
 from fairspan.studies.tune.entries import Evaluated, TuneEntries
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.view import LOG
+from tests.builders.searches import LONG_TOKENS, SHORT_TOKENS, WINDOW
 
 PLAIN = "plain"
-WINDOW, SHORT_TOKENS, LONG_TOKENS = 512, 400, 900
 METRIC = "ndcg@10"
+CANDIDATES = [
+    Treatment(f"c{number}", Calibration.preset(f"tiles-{16 + 8 * number}")) for number in range(5)
+]
+NAMES = [candidate.name for candidate in CANDIDATES]
 
 Values = Mapping[str, np.ndarray]
 
 
-def candidate(number: int) -> Treatment:
-    """A treatment like no other, called c0, c1, …"""
-    return Treatment(f"c{number}", Calibration.preset(f"tiles-{16 + 8 * number}"))
-
-
-NAMES = [candidate(number).name for number in range(5)]
-
-
-def rows_of(values: Values, shuffled: int = 0) -> pl.DataFrame:
+def rows_of(values: Values) -> pl.DataFrame:
     """Rows in any order, as an evaluation measures them."""
     tables = [
-        asked(*found.shape).with_columns(
-            treatment=pl.lit(name), value=pl.Series(found.ravel(), dtype=pl.Float64)
+        asked(*of_arm.shape).with_columns(
+            treatment=pl.lit(name), value=pl.Series(of_arm.ravel(), dtype=pl.Float64)
         )
-        for name, found in values.items()
+        for name, of_arm in values.items()
     ]
-    return pl.concat(tables).sample(fraction=1, shuffle=True, seed=shuffled)
+    return pl.concat(tables).sample(fraction=1, shuffle=True, seed=0)
 
 
 @cache
@@ -68,34 +65,19 @@ def asked(documents: int, queries: int) -> pl.DataFrame:
 
 
 def evaluated(
-    name: str, values: Values, distances: Mapping[str, float], drawn_from: int | None = None
+    name: str, values: Values, distances: Mapping[str, float], drawn_from: int | None
 ) -> Evaluated:
     """What the header of a tuning says of one of its evaluations."""
     documents, queries = values[PLAIN].shape
-    task = TaskInfo(
-        source="passages",
-        names=(name,),
-        fingerprints=(f"texts of {name}",),
-        queries=documents * queries,
-        documents=documents,
-        clusters=documents,
-    )
-    costs = tuple(
-        IndexCost(
-            treatment=arm,
-            index="whole",
-            documents=documents,
-            tokens=1000,
-            seconds=2.0 if arm == PLAIN else 3.0,
-            vectors=documents,
-            bytes=4 * documents,
-            changed=None if arm == PLAIN else documents,
-            distance=None if arm == PLAIN else distances.get(arm, 0.1),
-        )
-        for arm in values
-    )
+    counts = {"documents": documents, "queries": documents * queries, "clusters": documents}
+    task = TaskInfo(source="passages", names=(name,), fingerprints=(f"texts of {name}",), **counts)
+    size = {"documents": documents, "tokens": 1000, "vectors": documents, "bytes": 4 * documents}
+    costs = [IndexCost(PLAIN, "whole", **size, seconds=2.0, changed=None, distance=None)]
+    for arm in list(values)[1:]:
+        moved = {"changed": documents, "distance": distances.get(arm, 0.1)}
+        costs.append(IndexCost(arm, "whole", **size, seconds=3.0, **moved))
     drawn = None if drawn_from is None else documents
-    return Evaluated(task, (), EvaluateEntries(WINDOW, "passages", drawn, drawn_from, costs))
+    return Evaluated(task, (), EvaluateEntries(WINDOW, "passages", drawn, drawn_from, tuple(costs)))
 
 
 def tuning_log(
@@ -105,21 +87,19 @@ def tuning_log(
     distances: Mapping[str, float] | None = None,
     margin: float = 0.01,
     drawn_from: int | None = None,
-    folder: Path = Path("nowhere"),
 ) -> RunLog:
     """The log of a tuning in which this was found on the task and on guards, which lack what was
     not measured there."""
-    names = [name for name in values if name != PLAIN]
+    tasks = [*enumerate((values, *guards))]
     entries = [
-        evaluated(f"task {number}", found, distances or {}, drawn_from)
-        for number, found in enumerate((values, *guards))
+        evaluated(f"task {number}", of_task, distances or {}, drawn_from)
+        for number, of_task in tasks
     ]
     tables = [
-        rows_of(found).with_columns(task=pl.lit(number, pl.Int32))
-        for number, found in enumerate((values, *guards))
+        rows_of(of_task).with_columns(task=pl.lit(number, pl.Int32)) for number, of_task in tasks
     ]
     options = TuneOptions(
-        candidates=[candidate(NAMES.index(name)) for name in names],
+        candidates=[candidate for candidate in CANDIDATES if candidate.name in values],
         guards=[f"beir:guard{number}" for number in range(len(guards))],
         metrics=(METRIC,),
         margin=margin,
@@ -133,26 +113,18 @@ def tuning_log(
         status="complete",
         study=TuneEntries(tuple(entries)),
     )
-    return RunLog(folder, header, pl.concat(tables), LOG, options.analysis)
+    return RunLog(Path("nowhere"), header, pl.concat(tables), LOG, options.analysis)
 
 
-def evaluation_log(values: Values, margin: float = 0.01) -> RunLog:
+def evaluation_log(values: Values) -> RunLog:
     """The log of an evaluation in which the same was found, in rows of another order."""
-    names = [name for name in values if name != PLAIN]
-    entries = evaluated("task 0", values, {})
-    options = EvaluateOptions(
-        treatments=[PLAIN, *(candidate(NAMES.index(name)) for name in names)],
-        metrics=(METRIC,),
-        margin=margin,
-    )
-    header = Header(
+    tuning = tuning_log(values)
+    candidates = [candidate for candidate in CANDIDATES if candidate.name in values]
+    options = EvaluateOptions(treatments=[PLAIN, *candidates], metrics=(METRIC,))
+    header = replace(
+        tuning.header,
         verb="evaluate",
-        run="evaluate-m-12345678",
-        model=ModelInfo("m", "f"),
         spec=options.asked,
-        task=entries.task,
-        status="complete",
-        study=entries.entries,
+        study=evaluated("task 0", values, {}, None).entries,
     )
-    rows = rows_of(values, shuffled=1)
-    return RunLog(Path("nowhere"), header, rows, EVALUATION, options.analysis)
+    return RunLog(tuning.folder, header, rows_of(values)[::-1], EVALUATION, options.analysis)

@@ -67,15 +67,11 @@ def draw(
     return values
 
 
-def answers(arms: dict[str, Arm], seed: int, runs: int = RUNS) -> Counter[str | None]:
-    """How often each candidate is used, and none."""
+def answers(count: int, gain: float, seed: int) -> Counter[str | None]:
+    """How often each of so many candidates is used, and none; only the first gains."""
+    arms = {name: Arm(gain=gain * (name == NAMES[0])) for name in NAMES[:count]}
     rng = np.random.default_rng(seed)
-    return Counter(decide(tuning_log(draw(arms, rng))).name for _ in range(runs))
-
-
-def candidates(count: int, gain: float = 0.0) -> dict[str, Arm]:
-    """So many, of which only the first gains."""
-    return {name: Arm(gain=gain * (name == NAMES[0])) for name in NAMES[:count]}
+    return Counter(decide(tuning_log(draw(arms, rng))).name for _ in range(RUNS))
 
 
 def test_the_simulation_has_the_means_that_it_says() -> None:
@@ -92,7 +88,7 @@ def test_the_simulation_has_the_means_that_it_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 5])
 def test_without_an_effect_hardly_any_tuning_says_use(count: int) -> None:
-    used = RUNS - answers(candidates(count), seed=count)[None]
+    used = RUNS - answers(count, 0.0, seed=count)[None]
     print(f"\n{count} candidates without effect: {used / RUNS:.3f} of {RUNS} say use")
     assert used <= binom.ppf(0.96, RUNS, 0.05)
 
@@ -101,6 +97,6 @@ def test_without_an_effect_hardly_any_tuning_says_use(count: int) -> None:
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("gain", [0.03, 0.05])
 def test_a_gain_is_found(gain: float, count: int) -> None:
-    found = answers(candidates(count, gain), seed=10 * count)[NAMES[0]]
-    print(f"\n{count} candidates, one gains {gain:g}: {found / RUNS:.3f} of {RUNS} say use it")
-    assert found >= binom.ppf(0.02, RUNS, 0.95 if gain > 0.04 else 0.7)
+    used = answers(count, gain, seed=10 * count)[NAMES[0]]
+    print(f"\n{count} candidates, one gains {gain:g}: {used / RUNS:.3f} of {RUNS} say use it")
+    assert used >= binom.ppf(0.02, RUNS, 0.95 if gain > 0.04 else 0.7)

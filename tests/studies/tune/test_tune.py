@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,56 +17,58 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.store import Store
-from fairspan.errors import UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import RunLog
-from fairspan.runs.study import Run
+from fairspan.runs.progress import Silent
+from fairspan.runs.study import Run as StudyRun
 from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.searching import Searching
 from fairspan.studies.logs import read_log
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.run import STUDY
+from tests.builders.commands import Run
 from tests.builders.searches import write_beir
 from tests.builders.tiny import words
-from tests.builders.verbs import Recorder, article
+from tests.builders.verbs import article
 from tests.corpus.test_corpus import write_folder
 
 Make = Callable[..., SentenceTransformer]
 Tuned = Callable[..., RunLog]
 MILD, TILES = "tempscale+temperature=0.5", "tiles-8"
 LARGE = "tiles-16"
-DOCUMENTS = 24
+
+
+def write_guard(folder: Path, length: int = 18) -> str:
+    """A collection of twenty documents of so many words."""
+    documents = [{"id": f"d{n}", "text": words(length, 7000 + n)} for n in range(20)]
+    queries = [{"id": f"q{n}", "text": words(4, 7000 + n), "document": f"d{n}"} for n in range(20)]
+    return write_beir(folder, documents, queries)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, every other document of which exceeds 64 tokens, and a collection as a guard."""
     place = tmp_path_factory.mktemp("place")
-    texts = {f"a{n:02}": article(n, 12 if n % 2 else 30) for n in range(DOCUMENTS)}
+    texts = {f"a{n:02}": article(n, 12 if n % 2 else 20) for n in range(20)}
     write_folder(place / "notes", {"en": texts})
-    guard = [{"id": f"d{n}", "text": words(18, 7000 + n)} for n in range(20)]
-    asked = [
-        {"id": f"q{n}", "text": words(4, 7000 + n), "document": f"d{n}"} for n in range(len(guard))
-    ]
-    write_beir(place / "guard", guard, asked)
+    write_guard(place / "guard")
     return place
 
 
 @pytest.fixture
-def tuned(make_tiny: Make, place: Path, tmp_path: Path) -> Tuned:
+def asked(make_tiny: Make, place: Path) -> dict[str, Any]:
     """A tuning of a model that reads 64 tokens; vectors are kept from one test to the next."""
+    model = copy_sharing_weights(make_tiny("bert", "mean", max_position_embeddings=300))
+    model.max_seq_length = 64
+    asked = {"model": model, "corpus": str(place / "notes"), "candidates": [MILD, TILES]}
+    return {**asked, "store": place / "vectors.db", "progress": False}
 
-    def call(folder: str = "run", **asked: Any) -> RunLog:
-        model = make_tiny("bert", "mean", max_position_embeddings=300)
-        model.max_seq_length = 64
-        usual = {
-            "corpus": str(place / "notes"),
-            "candidates": [MILD, TILES],
-            "store": place / "vectors.db",
-            "progress": False,
-        }
-        return fairspan.tune(model, out=tmp_path / folder, **{**usual, **asked})
 
-    return call
+@pytest.fixture
+def tuned(asked: dict[str, Any], tmp_path: Path) -> Tuned:
+    return lambda folder="run", **changes: fairspan.tune(
+        **{**asked, "out": tmp_path / folder, **changes}
+    )
 
 
 @contextmanager
@@ -75,8 +77,8 @@ def crafted(gains: Mapping[str, float]) -> Iterator[None]:
     treatment on all tasks or "on" one."""
     search = Searching.index_and_search
 
-    def found(
-        self: Searching, run: Run, treated: Any, plan: Any, first: Any
+    def crafted_search(
+        self: Searching, run: StudyRun, treated: Any, plan: Any, first: Any
     ) -> tuple[pl.DataFrame, IndexCost]:
         rows, cost = search(self, run, treated, plan, first)
         name = treated.treatment.name
@@ -88,57 +90,12 @@ def crafted(gains: Mapping[str, float]) -> Iterator[None]:
         return rows.with_columns(value=pl.when(is_metric).then(value).otherwise("value")), cost
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Searching, "index_and_search", found)
+        patch.setattr(Searching, "index_and_search", crafted_search)
         yield
 
 
 def calibration_of(log: RunLog) -> Calibration:
     return Calibration.from_json((log.folder / "calibration.json").read_text("utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("gains", "name", "answer"),
-    [
-        ({MILD: 0.1, TILES: 0.3}, TILES, "use"),
-        ({MILD: 0.1, TILES: -0.3}, MILD, "use"),
-        ({MILD: -0.1, TILES: -0.3}, "plain", "keep"),
-        ({}, "plain", "keep"),
-    ],
-)
-def test_the_folder_holds_what_to_use(
-    tuned: Tuned, make_tiny: Make, gains: dict[str, float], name: str, answer: str
-) -> None:
-    with crafted(gains):
-        log = tuned()
-    assert log.verdicts.select("treatment", "verdict").row(0) == (name, answer)
-    assert calibration_of(log) == as_treatment(name).calibration
-    assert log.rows["treatment"].unique(maintain_order=True).to_list() == [
-        "plain",
-        MILD,
-        TILES,
-        "keywords",
-    ]
-    text = words(30, 7)
-    by_hand = fairspan.calibrate(make_tiny("bert", "mean"), as_treatment(name).calibration)
-    from_folder = fairspan.calibrate(make_tiny("bert", "mean"), log.folder)
-    np.testing.assert_array_equal(from_folder.encode_document(text), by_hand.encode_document(text))
-
-
-def test_what_is_lost_is_written_again(tuned: Tuned) -> None:
-    """A complete run is found without embedding anything, and its results are as they were."""
-    with crafted({TILES: 0.3}):
-        log = tuned()
-    page, calibration = log.folder / "tune.html", log.folder / "calibration.json"
-    written = page.read_text("utf-8"), calibration.read_text("utf-8")
-    assert "Which treatment to use with" in written[0]
-    for file in (page, calibration):
-        file.unlink()
-        again = tuned()
-        assert again.header.started == log.header.started
-        assert (page.read_text("utf-8"), calibration.read_text("utf-8")) == written
-    calibration.write_text("{}", "utf-8")
-    tuned()
-    assert calibration.read_text("utf-8") == written[1]
 
 
 def on_guard(log: RunLog) -> list[str]:
@@ -147,22 +104,61 @@ def on_guard(log: RunLog) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("losses", "name", "measured"),
+    ("gains", "name", "answer"),
+    [({MILD: 0.1, TILES: 0.3}, TILES, "use"), ({MILD: -0.1, TILES: -0.3}, "plain", "keep")],
+)
+def test_the_folder_holds_what_to_use(
+    tuned: Tuned, make_tiny: Make, gains: dict[str, float], name: str, answer: str
+) -> None:
+    """Also after it was lost: a complete run is found without embedding anything. The page shows
+    the evaluation below the answer."""
+    with crafted(gains):
+        log = tuned()
+    assert log.verdicts.select("treatment", "verdict").row(0) == (name, answer)
+    measured = log.rows["treatment"].unique(maintain_order=True).to_list()
+    assert measured == ["plain", MILD, TILES, "keywords"]
+    model, text = make_tiny("bert", "mean"), words(30, 7)
+    by_hand = fairspan.calibrate(model, as_treatment(name).calibration)
+    from_folder = fairspan.calibrate(model, log.folder)
+    np.testing.assert_array_equal(from_folder.encode_document(text), by_hand.encode_document(text))
+    page, calibration = log.folder / "tune.html", log.folder / "calibration.json"
+    written = page.read_text("utf-8"), calibration.read_text("utf-8")
+    assert "Which treatment to use with" in written[0]
+    for file in (page, calibration):
+        file.unlink()
+        assert tuned().header.started == log.header.started
+        assert (page.read_text("utf-8"), calibration.read_text("utf-8")) == written
+    calibration.write_text("{}", "utf-8")
+    tuned()
+    assert calibration.read_text("utf-8") == written[1]
+    view = log.view
+    assert [card.badge for card in view.cards][:2] == [answer, "baseline"]
+    assert view.sections[0].title == "Candidates"
+    frames = {"quality", "lengths", "costs", "windows", "verdicts", "candidates"}
+    assert frames <= set(view.frames)
+    assert view.methods[0].startswith("A candidate is used if evaluate shows it to be better")
+
+
+@pytest.mark.parametrize(
+    ("gains", "losses", "name", "measured"),
     [
-        ({}, TILES, ["plain", TILES]),
-        ({TILES: -0.1}, LARGE, ["plain", TILES, LARGE]),
-        ({TILES: -0.1, LARGE: -0.1}, "plain", ["plain", TILES, LARGE]),
+        ({TILES: 0.4, LARGE: 0.2}, {TILES: -0.1}, LARGE, ["plain", TILES, LARGE]),
+        ({TILES: 0.4}, {TILES: -0.1}, "plain", ["plain", TILES]),
+        ({}, {}, "plain", []),
     ],
 )
 def test_a_guard_is_measured_under_plain_and_the_choice_only(
-    tuned: Tuned, place: Path, losses: dict[str, float], name: str, measured: list[str]
+    tuned: Tuned,
+    place: Path,
+    gains: dict[str, float],
+    losses: dict[str, float],
+    name: str,
+    measured: list[str],
 ) -> None:
     """What loses there makes room for the next that is better; what is not better is never
     measured there."""
-    gains = {MILD: -0.1, TILES: 0.4, LARGE: 0.2, f"{TILES} on guard-test": 0.0}
-    gains |= {f"{LARGE} on guard-test": 0.0}
-    gains |= {f"{candidate} on guard-test": loss for candidate, loss in losses.items()}
-    with crafted(gains):
+    on_guards = {f"{candidate} on guard-test": losses.get(candidate, 0.0) for candidate in gains}
+    with crafted({MILD: -0.1, **gains, **on_guards}):
         log = tuned(candidates=[MILD, TILES, LARGE], guards=str(place / "guard"))
     assert log.verdicts["treatment"].to_list() == [name]
     assert calibration_of(log) == as_treatment(name).calibration
@@ -171,26 +167,14 @@ def test_a_guard_is_measured_under_plain_and_the_choice_only(
         assert f"{candidate} loses on guard-test: ndcg@10" in log.verdicts["sentence"][0]
 
 
-def test_a_guard_is_not_measured_if_nothing_is_better(tuned: Tuned, place: Path) -> None:
-    with crafted({}):
-        log = tuned(guards=[str(place / "guard")])
-    assert on_guard(log) == []
-
-
 def test_the_same_as_an_evaluation_of_the_candidates(
-    tuned: Tuned, place: Path, make_tiny: Make, tmp_path: Path
+    tuned: Tuned, asked: dict[str, Any], tmp_path: Path
 ) -> None:
     """Without anything crafted: the same vectors, rows and verdicts, from the same store."""
     log = tuned()
-    model = make_tiny("bert", "mean", max_position_embeddings=300)
+    treatments = ["plain", *asked.pop("candidates")]
     evaluated = fairspan.evaluate(
-        model,
-        corpus=str(place / "notes"),
-        treatments=["plain", MILD, TILES],
-        vectors=["1"],
-        store=place / "vectors.db",
-        out=tmp_path / "evaluated",
-        progress=False,
+        **asked, treatments=treatments, vectors=["1"], out=tmp_path / "evaluated"
     )
     assert evaluated.header.timings.texts_computed == 0
     keys = ["treatment", "index", "measure", "query", "document"]
@@ -206,26 +190,25 @@ def test_an_interrupted_tuning_goes_on_and_ends_the_same(
     tuned: Tuned, place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Stopped on the guard, after the task."""
-    asked: dict[str, Any] = {"guards": [str(place / "guard")], "store": tmp_path / "own.db"}
-    gains = {TILES: 0.3, f"{TILES} on guard-test": 0.0}
-    with crafted(gains):
-        whole = tuned("whole", **{**asked, "store": tmp_path / "other.db"})
-        put, rows = Store.put, tmp_path / "here" / "rows.parquet"
+    guards, store = [str(place / "guard")], tmp_path / "own.db"
+    put, rows = Store.put, tmp_path / "here" / "rows.parquet"
 
-        def stopped(self: Store, vectors: Any) -> None:
-            if rows.exists() and pl.read_parquet(rows)["treatment"].n_unique() == 4:
-                raise KeyboardInterrupt
-            put(self, vectors)
+    def stopped(self: Store, vectors: Any) -> None:
+        if rows.exists() and pl.read_parquet(rows)["treatment"].n_unique() == 4:
+            raise KeyboardInterrupt
+        put(self, vectors)
 
+    with crafted({TILES: 0.3, f"{TILES} on guard-test": 0.0}):
+        whole = tuned("whole", guards=guards, store=tmp_path / "other.db")
         with monkeypatch.context() as patch:
             patch.setattr(Store, "put", stopped)
             with pytest.raises(KeyboardInterrupt):
-                tuned("here", **asked)
+                tuned("here", guards=guards, store=store)
         part = read_log(tmp_path / "here")
         assert part.status == "interrupted"
         assert part.verdicts.select("verdict", "sentence").row(0) == ("keep", "Not decided yet.")
         assert part.view.cards == ()
-        log = tuned("here", **asked)
+        log = tuned("here", guards=guards, store=store)
     assert log.status == "complete"
     assert 0 < log.header.timings.texts_computed < whole.header.timings.texts_computed
     assert log.rows.equals(whole.rows)
@@ -235,51 +218,51 @@ def test_an_interrupted_tuning_goes_on_and_ends_the_same(
 
 
 def test_a_forecast_has_every_candidate_and_one_on_each_guard(
-    tuned: Tuned, place: Path, tmp_path: Path, make_tiny: Make
+    asked: dict[str, Any], place: Path, tmp_path: Path
 ) -> None:
-    model = make_tiny("bert", "mean", max_position_embeddings=300)
-    model.max_seq_length = 64
-    asked: dict[str, Any] = {"guards": [str(place / "guard")], "store": tmp_path / "own.db"}
-    options = TuneOptions(
-        model, corpus=str(place / "notes"), candidates=[MILD, TILES], progress=False, **asked
-    )
+    """Notes of guards name them; the runs of every study are compared with their forecasts in
+    test_runner."""
+    long = write_guard(tmp_path / "long", 100)
+    options = TuneOptions(**asked, guards=[str(place / "guard"), long])
     forecast = STUDY.forecast(options)
-    names = ["plain", MILD, TILES, "guard-test: plain", f"guard-test: {MILD}"]
+    names = ["plain", MILD, TILES]
+    names += [f"{guard}-test: {name}" for guard in ("guard", "long") for name in ("plain", MILD)]
     assert [stage.name for stage in forecast.stages] == names
-    counted = Recorder()
-    with crafted({TILES: 0.3, f"{TILES} on guard-test": 0.0}):
-        tuned(progress=counted, **asked)
-    assert counted.done == counted.total == forecast.tokens
-
-
-def test_notes_of_guards_name_them(tuned: Tuned, place: Path, tmp_path: Path) -> None:
-    long = [{"id": f"d{n}", "text": words(100, 9000 + n)} for n in range(20)]
-    asked = [{"id": f"q{n}", "text": words(4, n), "document": f"d{n}"} for n in range(20)]
-    guard = write_beir(tmp_path / "long", long, asked)
-    with crafted({}):
-        log = tuned(guards=[guard])
-    cut = [note for note in log.notes if "20 of 20 documents" in note]
+    cut = [note for note in STUDY.read(options, Silent()).notes if "20 of 20 documents" in note]
     assert cut
     assert all(note.startswith("long-test: ") for note in cut)
 
 
-def test_a_model_that_is_no_sentence_transformer(place: Path, tmp_path: Path) -> None:
-    class Embedder:
-        def encode(self, texts: list[str]) -> Any:
-            raise AssertionError("nothing was to be embedded")
-
-    with pytest.raises(UnsupportedModel, match="tune needs a SentenceTransformer, got Embedder"):
-        fairspan.tune(Embedder(), corpus=str(place / "notes"), out=tmp_path / "out", progress=False)
+# The command line
 
 
-def test_the_page_shows_the_evaluation_below_the_answer(tuned: Tuned) -> None:
-    with crafted({TILES: 0.3}):
-        log = tuned()
-    view = log.view
-    assert [card.badge for card in view.cards][:2] == ["use", "baseline"]
-    assert view.sections[0].title == "Candidates"
-    evaluation = {"quality", "lengths", "costs", "windows"}
-    assert evaluation | {"verdicts", "candidates"} <= set(view.frames)
-    assert view.methods[0].startswith("A candidate is used if evaluate shows it to be better")
-    unfinished = replace(log, header=replace(log.header, status="interrupted"))
-    assert unfinished.view.cards == ()
+@pytest.fixture
+def typed(save_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Documents without a language in a folder."""
+    notes = tmp_path_factory.mktemp("typed") / "notes"
+    notes.mkdir()
+    for number in range(20):
+        (notes / f"a{number:03}.md").write_text(article(number, 12), "utf-8")
+    model = save_tiny("bert", "mean")
+    return ["tune", model, "--corpus", notes, "--candidates", f"{MILD},{TILES}"]
+
+
+def test_a_folder_of_documents_and_what_to_use(run: Run, typed: list[Any], tmp_path: Path) -> None:
+    """A dry run leaves nothing, and says to the token what a run embeds. One more candidate costs
+    one candidate."""
+    told = json.loads(run(*typed, "--dry-run", "--json").ok.out)
+    assert list(tmp_path.iterdir()) == []
+    assert [stage["name"] for stage in told["stages"]] == ["plain", MILD, TILES]
+    with crafted({MILD: 0.2}):
+        done = run(*typed, "--out", "here").ok
+    log = read_log(tmp_path / "here")
+    timings = log.header.timings
+    assert (timings.tokens_computed, timings.texts_computed) == (told["tokens"], 2 * 3 * 20)
+    assert log.view.cards[0].sentences[0] in " ".join(done.out.split())
+    ending = ["log: here", "calibration: here/calibration.json", "page: here/tune.html"]
+    assert done.out.rstrip().splitlines()[-3:] == ending
+    assert log.verdicts.select("treatment", "verdict").row(0) == (MILD, "use")
+    assert calibration_of(log).temperature == 0.5
+    more = ["--candidates", f"{MILD},{TILES},paper+basket_size=8", "--out", "three"]
+    assert run(*typed, *more).code == 0
+    assert read_log(tmp_path / "three").header.timings.texts_computed == 2 * 20

@@ -1,4 +1,4 @@
-"""The form of the kernels' arguments.
+"""The form of a kernel's arguments.
 
 Programs are numbered in one dimension: the others end at 65,535, and a batch may have more heads.
 """
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.plan import LayerInputs
 
 # The kernels exponentiate in base 2.
@@ -39,19 +38,6 @@ def dense_heads(inputs: LayerInputs) -> tuple[Tensor, Tensor, Tensor]:
         return x if x.stride(-1) == 1 else x.contiguous()
 
     return dense(inputs.query), dense(inputs.key), dense(inputs.value)
-
-
-def needed_mask(inputs: LayerInputs) -> Tensor | None:
-    """The layer's mask, if it hides more than padding, which is in no basket."""
-    return None if hides_only_padding(inputs.mask) else inputs.mask
-
-
-def mask_strides(mask: Tensor | None) -> tuple[int, int, int]:
-    """The strides of a mask [N or 1, 1, L or 1, L] along texts, rows and keys."""
-    if mask is None:
-        return 0, 0, 0
-    n, _, rows, _ = mask.shape
-    return mask.stride(0) if n > 1 else 0, mask.stride(2) if rows > 1 else 0, mask.stride(3)
 
 
 def precision_of(dtype: torch.dtype) -> str:

@@ -29,12 +29,6 @@ def finite(peak):
 
 
 @triton.jit
-def inverse(total):
-    """1 / total, and 0 for a row that sees nothing."""
-    return tl.where(total > 0, 1 / tl.maximum(total, 1e-30), 0.0)
-
-
-@triton.jit
 def log_total(peak, total):
     """The base-2 log-sum-exp of a softmax, -inf for a row that sees nothing."""
     return tl.where(total > 0, peak + tl.log2(tl.maximum(total, 1e-30)), float("-inf"))
@@ -63,14 +57,3 @@ def add_keys_to_row(s, v, peak, total, sums):
     p = tl.exp2(s - base)
     old = tl.exp2(peak - base)
     return higher, total * old + tl.sum(p, 0), sums * old + tl.sum(p[:, None] * v, 0)
-
-
-@triton.jit
-def join(peak, total, sums, other_peak, other_total, other_sums):
-    """The softmax over the keys of two softmaxes of R rows."""
-    higher = tl.maximum(peak, other_peak)
-    base = finite(higher)
-    old = tl.exp2(peak - base)
-    new = tl.exp2(other_peak - base)
-    sums = sums * old[:, None] + other_sums * new[:, None]
-    return higher, total * old + other_total * new, sums

@@ -1,7 +1,7 @@
-"""`attention.tile_rows` in two launches: a program per block of a tile, then one per shared row.
+"""`attention.tile_rows` in two launches: a program per block of a tile, then one per global row.
 
-The tokens of a block attend to their tile, and the shared rows to the block. The second launch
-joins what the shared rows found in all blocks. Nothing is copied or reshaped.
+The tokens of a block attend to their tile, and the global rows to the block. The second launch
+joins what the global rows found in all blocks. Nothing is copied or reshaped.
 """
 
 import torch
@@ -50,28 +50,28 @@ def _scores(
 
 
 _LENGTHS = [
-    "start_n", "shared_n", "position_n", "table_n", "table_h", "table_q", "table_k",
+    "start_n", "global_n", "position_n", "table_n", "table_h", "table_q", "table_k",
     "count", "blocks", "per_tile", "nearest", "farthest",
 ]  # fmt: skip
 """Arguments that differ between lengths of texts, for which nothing is compiled anew."""
 _BLOCKS = 64
-"""Blocks of a text that a shared row looks at together."""
+"""Blocks of a text that a global row looks at together."""
 
 
 @triton.jit(do_not_specialize=_LENGTHS)
 def _tile_blocks(
-    query, key, value, out, pieces, log_mass, start, length, shared, position, table,
+    query, key, value, out, partial, log_mass, start, length, global_rows, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
-    start_n, shared_n, position_n, table_n, table_h, table_q, table_k,
-    heads, groups, blocks, per_tile, shared_count, nearest, farthest, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr,
-    SINGLE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    start_n, global_n, position_n, table_n, table_h, table_q, table_k,
+    heads, groups, blocks, per_tile, global_count, nearest, farthest, scale,
+    GLOBAL: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, HAS_GLOBAL: tl.constexpr, SINGLE: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
-    SHARED is a size for the shared tokens. A tile has `per_tile` blocks, one if SINGLE. Names that
-    begin with `s_` are of the shared tokens.
+    GLOBAL is a size for the global tokens. A tile has `per_tile` blocks, one if SINGLE. Names that
+    begin with `g_` are of the global tokens.
     """
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0) % blocks
@@ -97,118 +97,117 @@ def _tile_blocks(
     column = tl.arange(0, ROWS)
     row = begin + offset + column
     row_ok = offset + column < width
-    s_column = tl.arange(0, SHARED)
-    s_ok = s_column < shared_count
-    s_row = tl.load(shared + n * shared_n + s_column, mask=s_ok, other=0)
+    g_column = tl.arange(0, GLOBAL)
+    g_ok = g_column < global_count
+    g_row = tl.load(global_rows + n * global_n + g_column, mask=g_ok, other=0)
     row_place = row
-    s_place = s_row
+    g_place = g_row
     if TABLE or BAND:
         row_place = tl.load(position + row, mask=row_ok, other=0).to(tl.int32)
-        s_place = tl.load(position + s_row, mask=s_ok, other=0).to(tl.int32)
+        g_place = tl.load(position + g_row, mask=g_ok, other=0).to(tl.int32)
     # A table is added to scores that are scaled already.
     factor = scale
     if TABLE:
         factor = 1.0
 
-    if SINGLE or ONLY_SHARED:
+    if SINGLE:
         block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
         block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
-    if not ONLY_SHARED:
-        q = load_rows(query, row, q_l, d, row_ok, d_ok)
-        peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
-        total = tl.zeros([ROWS], dtype=tl.float32)
-        sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-        if HAS_SHARED:
-            # Names of their own: a variable keeps its shape when the loop below assigns to it.
-            s_k = load_columns(key, s_row, k_l, d, s_ok, d_ok)
-            s_scores = _scores(
-                q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k,
-                nearest, farthest, scale, TABLE, BAND, PRECISION,
-            )  # fmt: skip
-            s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
-            peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, factor, PRECISION)
-        if SINGLE:
-            s = _scores(
-                q, block_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k,
-                nearest, farthest, scale, TABLE, BAND, PRECISION,
-            )  # fmt: skip
-            peak, total, sums = add_keys(s, block_v, peak, total, sums, factor, PRECISION)
-        else:
-            key_column = tl.arange(0, KEYS)
-            # Keys of the tile that some rows see, and in whole blocks those that all rows see.
-            low = tl.maximum(offset - farthest, 0) // KEYS * KEYS
-            high = tl.minimum(width, offset + ROWS - nearest)
-            all_low = low
-            all_high = low
-            if DIM == BLOCK_D and not TABLE:
-                all_low = tl.cdiv(tl.maximum(offset + ROWS - 1 - farthest, 0), KEYS) * KEYS
-                all_high = tl.minimum(width, offset - nearest + 1) // KEYS * KEYS
-                none = all_high <= all_low
-                all_low = tl.where(none, low, all_low)
-                all_high = tl.where(none, low, all_high)
-            for first in range(all_low, all_high, KEYS):
-                # Steps within a block fit into 32 bits, which those within a text may not.
-                k_block = key + (begin + first) * k_l
-                k = tl.load(k_block + key_column[None, :] * k_l + d[:, None])
-                s = tl.dot(q, k, input_precision=PRECISION)
-                v_block = value + (begin + first) * v_l
-                v = tl.load(v_block + key_column[:, None] * v_l + d[None, :])
-                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
-            before = (all_low - low) // KEYS
-            for number in range(before + tl.cdiv(tl.maximum(high - all_high, 0), KEYS)):
-                behind_all = all_high + (number - before) * KEYS
-                first = tl.where(number < before, low + number * KEYS, behind_all)
-                where = begin + first + key_column
-                key_ok = first + key_column < width
-                key_place = where
-                if TABLE or BAND:
-                    key_place = tl.load(position + where, mask=key_ok, other=0).to(tl.int32)
-                k = load_columns(key, where, k_l, d, key_ok, d_ok)
-                s = _scores(
-                    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
-                    nearest, farthest, scale, TABLE, BAND, PRECISION,
-                )  # fmt: skip
-                v = load_rows(value, where, v_l, d, key_ok, d_ok)
-                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
-        result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
-        out_at = out + row[:, None] * o_l + d[None, :]
-        tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
-
-    if HAS_SHARED:
-        if not (SINGLE or ONLY_SHARED):
-            block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
-            block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
-        s_q = load_rows(query, s_row, q_l, d, s_ok, d_ok)
-        to_block = _scores(
-            s_q, block_k, s_place, row_place, s_ok, row_ok, table, table_q, table_k,
+    q = load_rows(query, row, q_l, d, row_ok, d_ok)
+    peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([ROWS], dtype=tl.float32)
+    sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
+    if HAS_GLOBAL:
+        # Names of their own: a variable keeps its shape when the loop below assigns to it.
+        g_k = load_columns(key, g_row, k_l, d, g_ok, d_ok)
+        g_scores = _scores(
+            q, g_k, row_place, g_place, row_ok, g_ok, table, table_q, table_k,
             nearest, farthest, scale, TABLE, BAND, PRECISION,
         )  # fmt: skip
-        s_peak = tl.full([SHARED], float("-inf"), dtype=tl.float32)
-        s_total = tl.zeros([SHARED], dtype=tl.float32)
-        s_sums = tl.zeros([SHARED, BLOCK_D], dtype=tl.float32)
-        s_peak, s_total, s_sums = add_keys(
-            to_block, block_v, s_peak, s_total, s_sums, factor, PRECISION
+        g_v = load_rows(value, g_row, v_l, d, g_ok, d_ok)
+        peak, total, sums = add_keys(g_scores, g_v, peak, total, sums, factor, PRECISION)
+    if SINGLE:
+        s = _scores(
+            q, block_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k,
+            nearest, farthest, scale, TABLE, BAND, PRECISION,
+        )  # fmt: skip
+        peak, total, sums = add_keys(s, block_v, peak, total, sums, factor, PRECISION)
+    else:
+        key_column = tl.arange(0, KEYS)
+        # Keys of the tile that some rows see, and in whole blocks those that all rows see.
+        low = tl.maximum(offset - farthest, 0) // KEYS * KEYS
+        high = tl.minimum(width, offset + ROWS - nearest)
+        all_low = low
+        all_high = low
+        if DIM == BLOCK_D and not TABLE:
+            all_low = tl.cdiv(tl.maximum(offset + ROWS - 1 - farthest, 0), KEYS) * KEYS
+            all_high = tl.minimum(width, offset - nearest + 1) // KEYS * KEYS
+            none = all_high <= all_low
+            all_low = tl.where(none, low, all_low)
+            all_high = tl.where(none, low, all_high)
+        for first in range(all_low, all_high, KEYS):
+            # Steps within a block fit into 32 bits, which those within a text may not.
+            k_block = key + (begin + first) * k_l
+            k = tl.load(k_block + key_column[None, :] * k_l + d[:, None])
+            s = tl.dot(q, k, input_precision=PRECISION)
+            v_block = value + (begin + first) * v_l
+            v = tl.load(v_block + key_column[:, None] * v_l + d[None, :])
+            peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
+        before = (all_low - low) // KEYS
+        for number in range(before + tl.cdiv(tl.maximum(high - all_high, 0), KEYS)):
+            behind_all = all_high + (number - before) * KEYS
+            first = tl.where(number < before, low + number * KEYS, behind_all)
+            where = begin + first + key_column
+            key_ok = first + key_column < width
+            key_place = where
+            if TABLE or BAND:
+                key_place = tl.load(position + where, mask=key_ok, other=0).to(tl.int32)
+            k = load_columns(key, where, k_l, d, key_ok, d_ok)
+            s = _scores(
+                q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
+                nearest, farthest, scale, TABLE, BAND, PRECISION,
+            )  # fmt: skip
+            v = load_rows(value, where, v_l, d, key_ok, d_ok)
+            peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
+    result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
+    out_at = out + row[:, None] * o_l + d[None, :]
+    tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
+
+    if HAS_GLOBAL:
+        if not SINGLE:
+            block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
+            block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
+        g_q = load_rows(query, g_row, q_l, d, g_ok, d_ok)
+        to_block = _scores(
+            g_q, block_k, g_place, row_place, g_ok, row_ok, table, table_q, table_k,
+            nearest, farthest, scale, TABLE, BAND, PRECISION,
+        )  # fmt: skip
+        g_peak = tl.full([GLOBAL], float("-inf"), dtype=tl.float32)
+        g_total = tl.zeros([GLOBAL], dtype=tl.float32)
+        g_sums = tl.zeros([GLOBAL, BLOCK_D], dtype=tl.float32)
+        g_peak, g_total, g_sums = add_keys(
+            to_block, block_v, g_peak, g_total, g_sums, factor, PRECISION
         )
-        piece = s_sums * (1 / tl.maximum(s_total, 1e-30))[:, None]
-        at = (head.to(tl.int64) * shared_count + s_column) * blocks + block
-        piece_at = pieces + at[:, None] * DIM + d[None, :]
-        tl.store(piece_at, piece, mask=s_ok[:, None] & d_ok[None, :])
-        tl.store(log_mass + at, log_total(s_peak, s_total), mask=s_ok)
+        part = g_sums * (1 / tl.maximum(g_total, 1e-30))[:, None]
+        at = (head.to(tl.int64) * global_count + g_column) * blocks + block
+        partial_at = partial + at[:, None] * DIM + d[None, :]
+        tl.store(partial_at, part, mask=g_ok[:, None] & d_ok[None, :])
+        tl.store(log_mass + at, log_total(g_peak, g_total), mask=g_ok)
 
 
 @triton.jit(do_not_specialize=[name for name in _LENGTHS if name not in ("start_n", "per_tile")])
-def _shared_rows(
-    query, key, value, out, pieces, log_mass, shared, position, table,
+def _global_rows(
+    query, key, value, out, partial, log_mass, global_rows, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
-    shared_n, position_n, table_n, table_h, table_q, table_k,
-    heads, groups, blocks, shared_count, nearest, farthest, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
+    global_n, position_n, table_n, table_h, table_q, table_k,
+    heads, groups, blocks, global_count, nearest, farthest, scale,
+    GLOBAL: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """One shared row of one head of one text: what it finds in each block and the shared tokens."""
+    """One global row of one head of one text: what it finds in each block and the global tokens."""
     scale = tl.cast(scale, tl.float32)
-    number = tl.program_id(0) % shared_count
-    head = tl.program_id(0) // shared_count
+    number = tl.program_id(0) % global_count
+    head = tl.program_id(0) // global_count
     n = (head // heads).to(tl.int64)
     h = head % heads
     kv = h // groups
@@ -218,17 +217,19 @@ def _shared_rows(
     out += n * o_n + h * o_h
     table += n * table_n + h * table_h
     position += n * position_n
-    shared += n * shared_n
+    global_rows += n * global_n
     d = tl.arange(0, BLOCK_D)
     d_ok = d < DIM
-    row = tl.load(shared + number)
+    row = tl.load(global_rows + number)
     q = tl.load(query + row * q_l + d, mask=d_ok, other=0.0).to(tl.float32)
 
-    # A text of fewer tokens than are shared has some of them twice; each counts once.
-    column = tl.arange(0, SHARED)
-    where = tl.load(shared + column, mask=column < shared_count, other=0)
-    before = tl.load(shared + column - 1, mask=(column > 0) & (column < shared_count), other=-1)
-    ok = (column < shared_count) & ((column == 0) | (where > before))
+    # A text of fewer tokens than are global has some of them twice; each counts once.
+    column = tl.arange(0, GLOBAL)
+    where = tl.load(global_rows + column, mask=column < global_count, other=0)
+    before = tl.load(
+        global_rows + column - 1, mask=(column > 0) & (column < global_count), other=-1
+    )
+    ok = (column < global_count) & ((column == 0) | (where > before))
     k = load_rows(key, where, k_l, d, ok, d_ok).to(tl.float32)
     s = tl.sum(k * q[None, :], 1) * scale
     if TABLE or BAND:
@@ -245,42 +246,46 @@ def _shared_rows(
     sums = tl.zeros([BLOCK_D], dtype=tl.float32)
     peak, total, sums = add_keys_to_row(s, v, peak, total, sums)
 
-    at = (head.to(tl.int64) * shared_count + number) * blocks
+    at = (head.to(tl.int64) * global_count + number) * blocks
     column = tl.arange(0, BLOCKS)
     for offset in range(0, blocks, BLOCKS):
         block = offset + column
         block_ok = block < blocks
         lse = tl.load(log_mass + at + block, mask=block_ok, other=float("-inf"))
-        piece = load_rows(pieces, at + block, DIM, d, block_ok, d_ok)
-        peak, total, sums = add_keys_to_row(lse, piece, peak, total, sums)
+        part = load_rows(partial, at + block, DIM, d, block_ok, d_ok)
+        peak, total, sums = add_keys_to_row(lse, part, peak, total, sums)
     tl.store(out + row * o_l + d, sums / tl.maximum(total, 1e-30), mask=d_ok)
 
 
-def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
+def tile_rows_kernel(inputs: LayerInputs, view: TileView) -> Tensor:
     """`tile_rows.tile_rows`, [N, L, H, D]."""
     tiles = view.tiles
     query, key, value = dense_heads(inputs)
     n, heads, tokens, dim = query.shape
-    empty = torch.zeros if only_shared or tiles.padded else torch.empty
+    empty = torch.zeros if tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
     block_d = block_of(dim)
     block = _tile_block(tiles.width, block_d, query.dtype)
     per_tile = -(-tiles.width // block.rows)
     blocks = tiles.start.shape[1] * per_tile
-    shared = tiles.lead + tiles.trail
-    pieces = torch.empty(n * heads * shared * blocks, dim, dtype=torch.float32, device=query.device)
-    log_mass = torch.empty(n * heads * shared * blocks, dtype=torch.float32, device=query.device)
+    global_count = tiles.lead + tiles.trail
+    partial = torch.empty(
+        n * heads * global_count * blocks, dim, dtype=torch.float32, device=query.device
+    )
+    log_mass = torch.empty(
+        n * heads * global_count * blocks, dtype=torch.float32, device=query.device
+    )
     table, table_strides = _table(view, query)
     strides = (
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
         *(tokens * heads * dim, dim, heads * dim),
     )  # fmt: skip
-    places = (tiles.shared.stride(0), tiles.position.stride(0), *table_strides)
+    places = (tiles.global_rows.stride(0), tiles.position.stride(0), *table_strides)
     groups = heads // key.shape[1]
     scale = inputs.scale * LOG2_E
     band = (-FAR, FAR) if view.band is None else view.band
     sizes = {
-        "SHARED": block_of(shared),
+        "GLOBAL": block_of(global_count),
         "TABLE": table is not query,
         "BAND": table is query and view.band is not None,
         "DIM": dim,
@@ -288,18 +293,18 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
     }
     with device_of(query):
         _tile_blocks[(blocks * n * heads,)](
-            query, key, value, out, pieces, log_mass,
-            tiles.start, tiles.length, tiles.shared, tiles.position, table,
+            query, key, value, out, partial, log_mass,
+            tiles.start, tiles.length, tiles.global_rows, tiles.position, table,
             *strides, tiles.start.stride(0), *places,
-            heads, groups, blocks, per_tile, shared, *band, scale, **sizes,
-            HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
+            heads, groups, blocks, per_tile, global_count, *band, scale, **sizes,
+            HAS_GLOBAL=global_count > 0, SINGLE=per_tile == 1,
             ROWS=block.rows, KEYS=block.keys,
             PRECISION=precision_of(query.dtype), num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
-        if shared:
-            _shared_rows[(shared * n * heads,)](
-                query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
-                *strides, *places, heads, groups, blocks, shared, *band, scale, **sizes,
+        if global_count:
+            _global_rows[(global_count * n * heads,)](
+                query, key, value, out, partial, log_mass, tiles.global_rows, tiles.position, table,
+                *strides, *places, heads, groups, blocks, global_count, *band, scale, **sizes,
                 BLOCKS=_BLOCKS, num_warps=2,
             )  # fmt: skip
     return out

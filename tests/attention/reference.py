@@ -1,4 +1,4 @@
-"""The readable definition: calibrated attention, and attention in tiles, by whole L×L matrices.
+"""The readable definition: calibrated attention and tiles by whole L×L matrices; even pooling.
 
 Every fast path is tested against this one. It is meant to be checked by eye against the formulas,
 costs quadratic memory, and is never used to embed anything.
@@ -50,7 +50,7 @@ def calibrate_weights(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one token stands: its tile, None for a shared token, and its recurring position."""
+    """Where one token stands: its tile, None for a global token, and its recurring position."""
 
     tile: int | None
     position: int
@@ -90,7 +90,7 @@ def balanced(count: int, longest: int) -> list[int]:
 
 
 def sees_by_tile(places: Sequence[Place]) -> Tensor:
-    """[L, L] bool: a token sees its tile and shared tokens, which see everything."""
+    """[L, L] bool: a token sees its tile and global tokens, which see everything."""
     sees = [[row.tile is None or key.tile in (None, row.tile) for key in places] for row in places]
     return torch.tensor(sees, dtype=torch.bool)
 
@@ -115,3 +115,17 @@ def bias_by_position(bias: Tensor, places: Sequence[Place]) -> Tensor:
     """[H, L, L]: a position bias [H, P, P] taken at recurring positions."""
     position = torch.tensor([place.position for place in places])
     return bias[:, position[:, None], position]
+
+
+def even_vector(tokens: Tensor, ridge: float) -> Tensor:
+    """[d]: the even vector of the tokens [n, d] of one text, at the length of their mean.
+
+    One solve in float64.
+    """
+    tokens = tokens.double()
+    length = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
+    mean = tokens.sum(dim=0) / length.sum()
+    products = tokens.T @ (tokens / length) / length.sum()
+    added = ridge * mean.dot(mean) * torch.eye(len(mean))
+    even: Tensor = torch.linalg.solve(products + added, mean)
+    return even * (tokens.mean(dim=0).norm() / even.norm())

@@ -1,9 +1,9 @@
-"""Chosen query rows, O(L) memory each: the pooled row of CLS and last-token models, calibrated."""
+"""Attention of chosen query rows, with O(L) memory each, calibrated by baskets or not."""
 
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import NO_BASKET
+from fairspan.attention.baskets import NO_BASKET, is_exporting
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.shares import SpecialShares, basket_shares
 
@@ -17,18 +17,34 @@ def accumulate(x: Tensor) -> Tensor:
 
 
 def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
-    """IRF §5 for the row `pooled` [N] of each text: Σ_b share_b · softmax(q·K_b) V_b.
+    """[N, H, D]: IRF §5 for the row `pooled` [N] of each text."""
+    return _attend(inputs, pooled[None])[0]
 
-    Returns:
-        [N, H, D] in the dtype of the query.
-    """
-    n, heads, _, dim = inputs.query.shape
-    p = row_weights(inputs, pooled[None])
+
+def all_rows(inputs: LayerInputs) -> Tensor:
+    """[N, L, H, D]: IRF §5 for every row, in blocks of rows."""
+    n, heads, length, _ = inputs.query.shape
+    rows = torch.arange(length, device=inputs.query.device)[:, None].expand(-1, n)
+    if is_exporting():
+        # The length is a symbol, on which no number of blocks may depend.
+        return _attend(inputs, rows).transpose(0, 1)
+    blocks = torch.split(rows, max(1, _WEIGHTS_AT_A_TIME // (n * heads * length)))
+    return torch.cat([_attend(inputs, block) for block in blocks]).transpose(0, 1)
+
+
+def _attend(inputs: LayerInputs, block: Tensor) -> Tensor:
+    """[R, N, H, D] in the dtype of the query: Σ_b share_b · softmax(q·K_b) V_b of the rows `block`
+    [R, N]."""
+    n, heads, length, _ = inputs.query.shape
+    kv_heads = inputs.value.shape[1]
+    p = row_weights(inputs, block)
     if inputs.dropout:
         p = torch.dropout(p, inputs.dropout, train=True)
     # Heads that share values are rows of one head.
-    grouped = p.view(n, inputs.value.shape[1], -1, p.shape[-1])
-    return (grouped @ accumulate(inputs.value)).view(n, heads, dim).to(inputs.query.dtype)
+    p = p.view(-1, n, kv_heads, heads // kv_heads, length).permute(1, 2, 3, 0, 4)
+    out = p.flatten(2, 3) @ accumulate(inputs.value)
+    out = out.view(n, heads, -1, inputs.value.shape[-1])
+    return out.permute(2, 0, 1, 3).to(inputs.query.dtype)
 
 
 def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
