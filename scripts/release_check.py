@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 INTERPRETERS = ("python3.11", "python3.12", "python3.13")
-MOST_BYTES = 2_000_000
+MOST_BYTES = 1_000_000
 NEEDED = (
     "fairspan/py.typed",
     "fairspan/corpus/data/SOURCES.txt",

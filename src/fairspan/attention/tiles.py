@@ -128,12 +128,20 @@ def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
         # All texts have the same tiles.
         on_host = on_host[:1]
     tiles = _lay(on_host, *how)
-    names = ("position", "tile", "start", "length", "global_rows")
-    numbers = [getattr(tiles, name) for name in names]
     # In one copy to the device.
+    numbers = [tiles.position, tiles.tile, tiles.start, tiles.length, tiles.global_rows]
     together = torch.cat(numbers, dim=1).to(valid.device).expand(len(valid), -1)
     parts = torch.split(together, [part.shape[1] for part in numbers], dim=1)
-    return replace(tiles, valid=valid, **dict(zip(names, parts, strict=True)))
+    position, tile, start, length, global_rows = parts
+    return replace(
+        tiles,
+        valid=valid,
+        position=position,
+        tile=tile,
+        start=start,
+        length=length,
+        global_rows=global_rows,
+    )
 
 
 def _lay(
