@@ -1,4 +1,4 @@
-"""A saved model in LangChain. docs/clients.md says more.
+"""A saved model in LangChain. docs/serve.md says more.
 
     pip install fairspan langchain-huggingface
     python with_langchain.py FOLDER

@@ -2,7 +2,7 @@
 
     python -m tests.builders.clients BLOCKS URL KEY MODEL
 
-BLOCKS is a JSON file with the Python blocks of docs/clients.md by section. Each case is vectors,
+BLOCKS is a JSON file with the Python blocks of docs/serve.md by section. Each case is vectors,
 or the name of an exception and what it says.
 """
 

@@ -126,7 +126,7 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
         ),
         (
             "--vectors 2 --tokens-per-vector 64",
-            "of each: set one of the two.",
+            "set either vectors, the largest number per document, such as 4, or tokens,",
         ),
         ("--rows-per-shard 0", "rows_per_shard must be a whole number of at least 1"),
         ("--device gpu", "there is no device 'gpu'"),

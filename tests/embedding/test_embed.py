@@ -328,7 +328,7 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     assert again.summary | SECONDS == done | SECONDS
     said = "another only_longer_than_window: false there, and true now"
     assert said in said_by(embed, short, given, tmp_path / "every", **long)
-    with pytest.raises(DesignError, match="texts of up to 24 tokens are read as by the plain"):
+    with pytest.raises(DesignError, match="texts of up to 24 tokens keep their plain vectors"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 

@@ -68,8 +68,8 @@ def test_vectors_are_those_of_the_parts(make_tiny: Make, preset: str, pooling: s
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "set one of the two"),
-        ({"vectors": 2, "tokens": 64}, "set one of the two"),
+        ({}, "set either vectors"),
+        ({"vectors": 2, "tokens": 64}, "set either vectors"),
         ({"vectors": 0}, "vectors must be a whole number of at least 1, got 0"),
         ({"tokens": 15}, "the tokens of a vector must be a whole number of at least 16, got 15"),
     ],

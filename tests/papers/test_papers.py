@@ -22,7 +22,7 @@ from tests.builders.tiny import words
 from tests.builders.verbs import article
 from tests.corpus.test_corpus import write
 from tests.papers.conftest import Script, script  # noqa: F401
-from tests.project.test_docs import ROOT, accept, commands_on, python_blocks
+from tests.project.test_docs import ROOT, accept, commands_on
 
 PAGE = ROOT / "docs" / "papers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "lc_map": {"--lengths": "10,40"},
 }
 # Those that need what mteb downloads; tests/papers has small tasks for them.
-DOWNLOADING = ("lc_mteb", "lc_grid", "wikipedia")
+DOWNLOADING = ("lc_mteb", "lc_grid", "wikipedia", "irf_data")
 # Those that read runs of the commands before them, with what is typed after the page's words.
 OF_RUNS = {"irf_tables": "", "irf_sweep": "--sets 2 --rounds 1 --baskets 8,16 --layers 3"}
 
@@ -234,7 +234,9 @@ PAGE_OF_A_NEWSPAPER = {
 
 
 def test_the_authors_data_are_read(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    script: Script,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Splits with the fields that the authors' code gives them, and a page as their file is.
 
@@ -260,7 +262,10 @@ def test_the_authors_data_are_read(
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=automatic))
     page = json.dumps(PAGE_OF_A_NEWSPAPER)
     (tmp_path / "NZG-1881-10-01-a-p0001.json").write_text(page, encoding="utf-8")
-    exec(compile(python_blocks(PAGE), str(PAGE), "exec"), {})
+    monkeypatch.chdir(tmp_path)
+    irf_data = import_module("irf_data")
+    for typed in re.findall(r"^ {4}python papers/irf_data\.py (.*)$", TEXT, flags=re.MULTILINE):
+        assert script(irf_data, *shlex.split(typed)).ok
     corpus = fairspan.Corpus.read(tmp_path / "wiki")
     assert {*corpus.languages} == {*LANGUAGES}
     assert corpus.ids() == ("7", "8")

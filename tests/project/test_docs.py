@@ -24,8 +24,8 @@ from tests.papers.conftest import PAPERS
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose code needs a database or a server: tests/embedding/test_databases.py and
-# tests/serving/test_clients.py; a dataset on the hub: tests/papers/test_papers.py.
-ELSEWHERE = {"databases.md", "clients.md", "papers.md", "README.md"}
+# tests/serving/test_clients.py.
+ELSEWHERE = {"databases.md", "serve.md", "README.md"}
 
 
 def python_blocks(page: Path) -> str:

@@ -59,7 +59,7 @@ def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: P
 
 @pytest.mark.slow
 def test_a_page_opened_from_disk_can_be_searched(site: Path) -> None:
-    with chromium() as browser, opened(browser, site / "findings" / "tiles.html") as shown:
+    with chromium() as browser, opened(browser, site / "findings" / "level.html") as shown:
         shown.page.click(".md-search__input")
         shown.page.keyboard.type("whitening")
         shown.page.wait_for_selector(".md-search-result__link")

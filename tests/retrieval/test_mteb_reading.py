@@ -69,8 +69,8 @@ def arguments(search: Callable[..., Any], named: Callable[[Any], None]) -> Calla
 def test_scores_are_those_of_mteb_itself(
     mteb: ModuleType, arguments: Callable[[bool], Any], tmp_path: Path, identical: bool
 ) -> None:
-    """mteb runs a calibrated model as docs/tasks.md says; `evaluate` finds the same, also where a
-    query does not find itself. mteb rounds to five places."""
+    """mteb runs a calibrated model as docs/evaluate.md says; `evaluate` finds the same, also where
+    a query does not find itself. mteb rounds to five places."""
     task = arguments(identical)
     assert len(read_mteb("TinySearch").left_out) == 6 * identical
     model = tiny_model(tmp_path / "model", "bert", "mean")

@@ -25,4 +25,4 @@ def test_the_example_of_a_study_is_measured_found_again_and_forecast(
         ("tempscale", 2),
     ]
     page_file = names["log"].save_page(tmp_path / "page.html")
-    assert "How alike texts are" in page_file.read_text(encoding="utf-8")
+    assert "How similar texts are" in page_file.read_text(encoding="utf-8")

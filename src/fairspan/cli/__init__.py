@@ -18,15 +18,15 @@ _COMMANDS = (
     "audit:audit models:calibrate studies:evaluate studies:tune studies:collapse runs:compare "
     "inspect:inspect embed:embed serve:serve models:export runs:report completion:completion"
 )
-# No prompt in place of the model's own, and no title.
+# Options that may be empty: no prompt instead of the model's own, and no title.
 _MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title")
 _DEBUG = "FAIRSPAN_DEBUG"
 
 
 def refuse_empty(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Raise on an empty word: usually a variable of a script that is not set.
+    """Raise on an empty argument, usually an unset variable of a script.
 
-    It would pass for the working folder.
+    As a path, it would mean the working folder.
     """
     for argument in arguments:
         is_empty = any(not token.value.strip() for token in argument.tokens)
@@ -68,7 +68,7 @@ def write_utf8() -> None:
 def main() -> None:
     """The `fairspan` command."""
     write_utf8()
-    # The dtype was asked for, or weights are saved as they are.
+    # Asked for, or only saved.
     warnings.filterwarnings("ignore", "the model is in b?float16")
     words = [word for word in sys.argv[1:] if word != "--debug"]
     if words in ([], ["--help"]):

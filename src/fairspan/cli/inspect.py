@@ -42,10 +42,10 @@ def inspect(
 
     Args:
         model: a SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2.
-        file: one document: plain text, .md, .json or .jsonl with segments, or - for stdin.
+        file: one document: text, Markdown, HTML, PDF, .json or .jsonl with segments; - for stdin.
         borders: how segments are found: heading, rule, blank, line or parts. auto: the file's own
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
-        parts: number of about equal parts to split the text into, at paragraphs. By default 4.
+        parts: number of about equal parts to split the text into, at sentence ends. By default 4.
         treatments: what is compared: plain, fair, tiles-64, fair+tiles=segments, … By default plain
             and fair.
         prompt: text put before every text. By default the model's own.

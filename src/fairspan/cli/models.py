@@ -52,7 +52,7 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     calibrated = calibrate(load_model(model, _LOADING), chosen, max_seq_length=limit)
     with written_whole(out) as partial:
         calibrated.save_pretrained(str(partial))
-    # What was asked for as "auto" is known now.
+    # "auto" has been replaced by what it means for this model.
     calibration = next(calibrated_transformers(calibrated)).calibration
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
     words = f"{out}: {model}, {in_words(calibration)}."

@@ -103,9 +103,9 @@ class Failing:
     """On which results a command fails.
 
     Attributes:
-        fail_if: exit with code 1 on any of these results: inconclusive; of an audit biased,
-            language-biased and language-inconclusive (languages in mixed documents); otherwise
-            worse. Every treatment is judged, or the one named: fair:biased.
+        fail_if: exit with code 1 on any of these results: inconclusive; of an audit also biased,
+            language-biased and language-inconclusive; otherwise also worse. Every treatment is
+            judged, or the one that is named, as in fair:biased.
     """
 
     fail_if: str | None = None

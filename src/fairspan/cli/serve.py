@@ -51,7 +51,8 @@ def serve(
         port: port to listen on; 0 for any free one.
         name: name of the model for clients. By default the last part of MODEL.
         truncate: truncate longer texts instead of refusing them.
-        force_dimensions: accept dimensions even if the model was not trained for it.
+        force_dimensions: accept requests for fewer dimensions even if the model was not trained for
+            them.
         api_key: key that clients must send. Others on this machine can see it: prefer the variable
             FAIRSPAN_API_KEY.
         allowed_hosts: host names to accept besides localhost and HOST, such as *.example.com. By
@@ -97,13 +98,13 @@ def serve(
         if app.state.unanswered:
             say("fairspan: ended before all requests were answered.")
         sys.stderr.flush()
-        # Passes that nobody waits for would go on.
+        # A normal exit would wait for passes whose clients are gone.
         os._exit(1 if app.state.unanswered else 0)
 
 
 def _prepare_libraries() -> None:
     """Settings that have to be made before a model is loaded."""
-    # oneDNN keeps what it made for each of the last 1,024 shapes; batches are ever new ones.
+    # oneDNN caches primitives for the last 1,024 shapes, but most batches have a new shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     import transformers
 

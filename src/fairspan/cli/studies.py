@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @command(EvaluateOptions, Remote, Failing, Showing, omitted=["name"])
 def evaluate(model: str | None = None, task: str = PASSAGES, /, **typed: Any) -> None:
-    """Measure what search finds of short and long documents, beside keywords, and what would help.
+    """Measure what search finds in short and long documents, with and without keywords.
 
     All your documents are in the index. Passages that are cut out of them are the queries, unless
     you have questions of your own. Vectors are stored, so the same command continues an interrupted
@@ -44,7 +44,7 @@ def evaluate(model: str | None = None, task: str = PASSAGES, /, **typed: Any) ->
 def collapse(model: str | None = None, /, **typed: Any) -> None:
     """Measure what length does to a model's vectors, and which treatments undo it.
 
-    Two things: whether long texts look more similar to each other than short ones, and whether they
+    It measures whether long texts look more similar to each other than short ones, and whether they
     score higher for every query. The same documents are cut to several lengths, so that long and
     short texts are about the same topics. With --natural whole documents are compared by their own
     length. If a treatment is enough, the folder gets calibration.json, for fairspan calibrate.
@@ -66,8 +66,8 @@ def collapse(model: str | None = None, /, **typed: Any) -> None:
 def tune(model: str | None = None, task: str = PASSAGES, /, **typed: Any) -> None:
     """Find out which treatment to use for your documents, if any.
 
-    The candidates are evaluated, and the answer is one that is shown to help, or none. Neither
-    short nor long documents may lose, and no guard.
+    The candidates are evaluated, and the answer is one that is shown to help, or none. A candidate
+    that loses for short or for long documents, or on a guard, is not chosen.
 
     The folder gets calibration.json, for fairspan calibrate, and the page tune.html. Vectors are
     stored, so the same command continues an interrupted run.

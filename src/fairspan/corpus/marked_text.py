@@ -28,7 +28,7 @@ _PARAGRAPH = re.compile(r"\S.*(?:\n[^\S\n]*\S.*)*")
 # A line of three or more of the same sign, or a page break.
 _RULE = r"[ \t]*(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:=[ \t]*){3,}|\f[ \t]*)"
 _RULES = re.compile(rf"^{_RULE}$", re.MULTILINE)
-# Between blank lines or at an end of the text: others may underline a title.
+# Only between blank lines or at either end of the text: other lines may underline a title.
 _RULES_ALONE = re.compile(rf"(?:\A|(?:\A|\n)[^\S\n]*\n){_RULE}(?=\n[^\S\n]*(?:\n|\Z)|\Z)")
 
 

@@ -104,7 +104,7 @@ class Reading:
         return named
 
     def _require_alike(self, names_language: bool) -> None:
-        """An error unless a record names a language if the first one does."""
+        """Raise unless all records name a language, or none does."""
         if self._names_language is None:
             self._names_language = names_language
         if self._names_language != names_language:

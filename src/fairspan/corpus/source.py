@@ -17,7 +17,7 @@ from fairspan.corpus.segment import describe, few
 from fairspan.errors import CorpusError
 
 _SOURCES = "corpus.json"
-"""May be beside the files of a corpus: what they were made from."""
+"""May lie beside the files of a corpus: their sources and licence. It is not read."""
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
 SourceLike = str | Path | Iterable[Mapping[str, Any]]
@@ -57,7 +57,7 @@ class Files:
 
 
 class Records:
-    """Records in Python; `done` counts them. An iterator is read on, never back."""
+    """Records in Python; `done` counts them. An iterator can be read only once."""
 
     name = "records"
     notes = ()

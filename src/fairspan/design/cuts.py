@@ -61,7 +61,7 @@ class _Cutter:
     room: int | None
 
     def cut(self, document: str, text: str, chance: float) -> tuple[list[LengthText], Counts]:
-        """A text for every length, or none; and which lengths some beginning reaches.
+        """A text for every length, or none; and which lengths can be reached from some sentence.
 
         `chance` in [0, 1) chooses among the sentences to begin with.
         """

@@ -18,8 +18,8 @@ class Design:
         design: how each set is ordered: latin, n documents with every segment once at every
             position; or permutations, all n! orders.
         sizes: numbers of segments per document; several sizes make several families of documents.
-        sets: number of sets of segments for each size, or by size, such as 3:167,4:42. They share
-            no segment while the corpus lasts; then it is reshuffled. In Python a mapping, {3: 167}.
+        sets: number of sets of segments for each size, or by size, such as 3:167,4:42. Sets share
+            no segment as long as the corpus has enough. In Python a mapping, {3: 167}.
         seed: seed of the draw and of the orders.
         min_tokens: omit shorter segments, in tokens of the model.
         max_tokens: omit longer segments, in tokens of the model.

@@ -117,7 +117,7 @@ def _fitted(
     least = max(_LEAST_OPENING, design.min_tokens or 0, design.opening or 0)
     for most in range(limit, least - 1, -1):
         cut = material.shortened(most, counter)
-        # The beginning of a text may have a token more than it had as a part of the text.
+        # Tokenised alone, the beginning of a text may have one token more.
         if not too_long(longest, _longest(cut, languages)):
             note = f"{wrong}: {cut.notes[-1]}; set opening or a larger max_seq_length"
             return replace(cut, notes=(*material.notes, note))

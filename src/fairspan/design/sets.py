@@ -7,9 +7,9 @@ from math import comb
 
 import numpy as np
 
-# Up to this many possible sets, the rest is listed once a deal brings nothing new.
+# If a deal brings no new set, and there are at most this many possible ones, all are listed.
 _FEW = 20_000
-# With more, this many deals without a new set end the draw.
+# Otherwise the draw ends after this many deals without a new set.
 _PATIENCE = 100
 
 

@@ -57,7 +57,7 @@ def embed_units(
                     yield from finished()
                 worker = free.pop(0)
                 running[pool.submit(worker, unit)] = (worker, unit)
-        except CorpusError as error:  # of a row behind those that are being embedded
+        except CorpusError as error:  # of a row that was read ahead: running units may finish
             failure = error
         while running:
             yield from finished()

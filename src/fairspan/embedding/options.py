@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fairspan.encoding.parts import PartRule
 
 ENGINES = ("local", "ray")
-# Of an option that does not decide what the folder holds: another call may change it.
+# Marks an option that does not decide what the folder holds, so another call may change it.
 _PASSING = {"passing": True}
 
 
@@ -44,9 +44,10 @@ class EmbedOptions:
         only_longer_than_window: embed only texts longer than the model's window or than 512 tokens;
             needs short_texts=leave, as in fair+short_texts=leave, which reads the others as the
             plain model does.
-        vectors: most vectors of a document, for parts of equal length. A document that the plain
-            model reads whole, and that has at most 512 tokens, has one. By default one for all.
-        tokens_per_vector: most tokens of a part, in place of vectors.
+        vectors: largest number of vectors per document, one for each part of equal length. A
+            document that the plain model reads whole, and that has at most 512 tokens, has one. By
+            default every document has one.
+        tokens_per_vector: largest number of tokens in a part, instead of a number of vectors.
         storage: number format of stored vectors: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
@@ -147,8 +148,8 @@ class EmbedOptions:
         if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(
                 "only_longer_than_window needs short_texts=leave, as in fair+short_texts=leave: "
-                "other calibrations also read texts otherwise that fit into the window and have at "
-                "most 512 tokens, and the plain model reads all as before."
+                "other calibrations also change the vectors of texts that fit into the window and "
+                "have at most 512 tokens, and the plain model changes none."
             )
 
     def of_folder(self) -> dict[str, Any]:

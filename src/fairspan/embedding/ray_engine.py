@@ -100,7 +100,7 @@ class RayActors:
         """The summary of a unit; None if the actor died in every try."""
         summary = self._tried(actor, unit)
         if summary is None:
-            # The unit beside it may have killed the actor: from here on, such units take turns.
+            # Another unit may have killed the actor: units that failed are retried one at a time.
             with alone:
                 summary = self._tried(actor, unit, retries=TRIES - 2)
         tokens = 0 if summary is None else summary.tokens

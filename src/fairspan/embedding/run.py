@@ -57,14 +57,14 @@ class Meter:
         self._began: float | None = None
 
     def start(self, total: int, rows: int) -> None:
-        """The model is ready, and there are vectors of so many rows."""
+        """Start the bar when the model is ready; `rows` have vectors already."""
         self._rows = rows
         self._began = time.monotonic()
         self._progress.start(total)
         self._progress.advance(self._stored, stored=True)
 
     def skip(self, amount: int) -> None:
-        """So much of the input has vectors."""
+        """Count input that has vectors already."""
         if self._began is None:
             self._stored += amount
         else:

@@ -11,7 +11,7 @@ from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
 from fairspan.errors import CorpusError
 
-# Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
+# Characters in a unit, 2 to 6 million tokens, so that long documents do not fill the memory.
 _CHARACTERS = 16 << 20
 
 

@@ -65,7 +65,7 @@ class UnitWorker:
         self._reading = Lock()
         self._computing = Lock()
         self._opened: tuple[str, dict[str, Any]] | None = None
-        # The most tokens of a text that keeps its vector.
+        # Texts of up to so many tokens keep the vectors they have.
         self._fits = -1
 
     def open(self) -> tuple[str, dict[str, Any]]:
@@ -96,7 +96,7 @@ class UnitWorker:
             "prompt": self._encoder.prompt,
             "window": self._encoder.window,
             "dimension": self._encoder.dimension,
-            # A common direction that was found here follows from the rest.
+            # It also decides the common direction, if that was found here.
             "fingerprint": plain.fingerprint,
         }
         if options.only_longer_than_window:
@@ -105,15 +105,16 @@ class UnitWorker:
         return plain.name, identity
 
     def _most_kept(self, model: SentenceTransformer) -> int:
-        """How many tokens a text has at most that keeps its vector, if the model reads more."""
+        """The most tokens of a text that keeps its vector; raise if the model reads no longer
+        texts."""
         modules = list(calibrated_transformers(model))
         self._options.refuse_changing(*(module.calibration for module in modules))
         fits = min(module.tiling.window for module in modules if module.tiling is not None)
         window = self._encoder.window
         if window is not None and window <= fits:
             raise DesignError(
-                f"texts of up to {fits:,} tokens are read as by the plain model, and this model "
-                "reads no more: use a larger max_seq_length, or omit it."
+                f"texts of up to {fits:,} tokens keep their plain vectors, and this model reads no "
+                "longer ones: use a larger max_seq_length, or omit it."
             )
         return fits
 

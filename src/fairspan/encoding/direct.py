@@ -70,7 +70,7 @@ class DirectEncoder:
         self.model = cutting(copy_sharing_weights(model), self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
         if isinstance(self._counter, ModelTokens):
-            # Passes change the settings of the model's own, also those of other prompts.
+            # Passes, also with other prompts, change the settings of the model's own tokenizer.
             self._counter.copy_tokenizer()
         self.takes_ids = self._prepare() and self._agrees()
 
@@ -110,7 +110,7 @@ class DirectEncoder:
         return np.asarray(vectors, dtype=np.float32)
 
     def _prepare(self) -> bool:
-        """Learn what a batch consists of besides its tokens; False if that is unusual."""
+        """Find out which inputs a batch has besides token ids; False if they are unusual."""
         first = next(self.model.children(), None)
         tokenizer: Any = getattr(first, "tokenizer", None)
         if not isinstance(first, Transformer) or not getattr(tokenizer, "is_fast", False):
@@ -136,13 +136,12 @@ class DirectEncoder:
         return True
 
     def _agrees(self) -> bool:
-        """Whether ids give what the model itself makes of a few texts."""
+        """Whether vectors from ids equal the model's own vectors of a few texts."""
         texts = list(_PROBES)
         expected = encode_side(self.model, self.side, texts, self.prompt, convert_to_tensor=True)
         self.takes_ids = True
         vectors = self._pass(self.read(texts))
-        # Two passes over the same batch differ by the order of sums; another input differs by far
-        # more.
+        # Two passes over a batch differ by rounding only; another input differs by far more.
         tolerance = float(torch.finfo(vectors.dtype).eps) * 16 * float(expected.abs().max())
         if vectors.shape != expected.shape:
             return False

@@ -33,9 +33,9 @@ class Encoder(ABC):
     Attributes:
         window: how many tokens of a text are read; None if nothing is known of a limit.
         most: texts in a batch; None for any number.
-        at_once: batches that may be under way at a time.
-        common: what its vectors are made level with; None if they are not.
-        chunks: how it cuts texts, whose vectors are then means; None if it does not.
+        at_once: number of batches that may be computed at the same time.
+        common: the direction that vectors are made level with; None if they are not level.
+        chunks: how texts are cut into chunks whose vectors are averaged; None for whole texts.
     """
 
     model: Any

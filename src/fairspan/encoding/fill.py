@@ -22,8 +22,8 @@ from fairspan.errors import FairspanError
 _TAIL = 30
 # Vectors of the same text are taken for the same up to this share of their length.
 _SAME = 1e-6
-# A model may be noisy, as in half precision in batches of others: a change below this share is
-# compared with that between two answers for one text, of which it has to be so many times as much.
+# In half precision, vectors of the same text differ a little. A smaller change than `_NOISY` counts
+# if it is `_TIMES` the difference between two answers for the same text.
 _NOISY = 0.05
 _TIMES = 3
 
@@ -236,7 +236,7 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
         least = max(_SAME, _TIMES * change(vector_of(longest.text, again=True)))
     if changed > least:
         return True
-    # The text backwards, and a small part of it: a model that reads anything tells them apart.
+    # Any model that reads its input gives another vector to the reversed text and to its beginning.
     others = (longest.text[::-1], longest.text[: 1 + len(longest.text) // 8])
     if all(change(vector_of(words)) <= least for words in others):
         raise FairspanError(
@@ -247,8 +247,7 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
 
 
 def unasked(encoder: Encoder, texts: Iterable[Text], asked: set[bytes]) -> list[Text]:
-    """Texts whose vectors nobody `asked` for yet, chunks in place of what is cut into them; their
-    keys are added to these."""
+    """Texts, or their chunks, whose keys are not in `asked` yet; adds their keys to it."""
     new = []
     for text in chain.from_iterable(encoder.pieces(list(texts))):
         key = encoder.key(text)
@@ -259,7 +258,7 @@ def unasked(encoder: Encoder, texts: Iterable[Text], asked: set[bytes]) -> list[
 
 
 def tokens_read(encoder: Encoder, texts: Iterable[Text]) -> int:
-    """The tokens of texts, of each up to the limit of what reads it."""
+    """The number of tokens of these texts that the encoder reads."""
     window = encoder.window
     return sum(text.length if window is None else min(text.length, window) for text in texts)
 
@@ -280,7 +279,7 @@ def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> N
 
 
 def _kept(tally: Tally) -> str:
-    """What a failure does not lose; no number, because requests under way may be answered yet."""
+    """What a failure does not lose. Without a number: pending requests may still be answered."""
     if not tally.resumes or not (tally.computed or tally.stored):
         return ""
     return "What was computed is in the store: the same command continues from there."

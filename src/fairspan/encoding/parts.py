@@ -29,8 +29,8 @@ class PartRule:
         """Raise unless one of the two is set, and high enough."""
         if (self.vectors is None) == (self.tokens is None):
             raise DesignError(
-                "the number of vectors of a document follows from vectors, such as 4, or from "
-                "tokens, such as 2048, of each: set one of the two."
+                "set either vectors, the largest number per document, such as 4, or tokens, the "
+                "largest number in each part, such as 2048."
             )
         if self.vectors is not None:
             require_whole("vectors", self.vectors)

@@ -89,7 +89,7 @@ def record(
     prompt: str | None,
     **options: Any,
 ) -> Iterator[Recorded]:
-    """What transformers of a kind, started with `options`, record of each document.
+    """What each document leaves in transformers of class `kind`, started with `options`.
 
     Everything is checked before the first text goes through.
     """

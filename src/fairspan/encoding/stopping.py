@@ -15,9 +15,9 @@ class Stopped(Exception):  # noqa: N818 - nothing failed
 
 @contextmanager
 def stopping_when(model: nn.Module, is_over: Callable[[], bool]) -> Iterator[None]:
-    """Inside this block, passes of this thread raise `Stopped` soon after `is_over` says so.
+    """Inside this block, passes of this thread raise `Stopped` soon after `is_over()` is true.
 
-    It is asked before every module that has no others in it: some milliseconds of work.
+    It is called before every leaf module, so every few milliseconds.
     """
     thread = get_ident()
 

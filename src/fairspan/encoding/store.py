@@ -37,8 +37,7 @@ class Store:
 
     Every `put` is one transaction. Any number of processes may read and write at the same time,
     also over a network, where SQLite's write-ahead log does not work; of two that put the same key,
-    the first wins. For a `fresh` one nothing is stored but what it has put itself, which replaces
-    what was there.
+    the first wins. A `fresh` store sees only what it has put itself, which replaces older vectors.
     """
 
     def __init__(self, path: Path | str, *, fresh: bool = False) -> None:

@@ -56,7 +56,7 @@ def draw(chart: Chart) -> alt.ConcatChart:
 
     chart = cleaned(chart)
     panels = chart.panels()
-    # Three, or such that none is left alone in the last row.
+    # Three in a row; two if there are four, so that none is alone in the last row.
     most = 2 if chart.kind == "rows" or len(panels) == 4 else 3
     across = min(len(panels), most)
     width = (_WIDEST if across > 1 else _WIDEST * 2 / 3) / across - _AXIS

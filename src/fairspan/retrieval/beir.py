@@ -1,4 +1,4 @@
-"""Tasks in BEIR's layout, with the metadata of `docs/tasks.md`."""
+"""Tasks in BEIR's layout, with the metadata of `docs/evaluate.md`."""
 
 import math
 from collections.abc import Collection, Mapping

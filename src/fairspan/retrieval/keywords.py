@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fairspan.retrieval.words import keywords
 
 NOTHING = -1
-"""In place of a document at ranks that nothing holds."""
+"""The document number of a rank without a document."""
 _K1 = 1.5
 _B = 0.75
 FUSED_K = 60

@@ -25,7 +25,7 @@ class Position:
 class MeasuredTask:
     """A task with the lengths of its texts and the positions of known evidence, by id.
 
-    Lengths include prompt, special tokens and what the model cuts.
+    Lengths include the prompt, special tokens and what the model truncates.
     """
 
     task: RetrievalTask

@@ -18,15 +18,15 @@ from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalT
 from fairspan.retrieval.words import count_words, first_words
 
 LEAST_WORDS = 6
-"""Of a passage: fewer do not say what is looked for."""
+"""Words of a passage; fewer do not say what is searched for."""
 MOST_WORDS = 60
-"""Of a passage; longer ones leave too little of a document."""
+"""Words of a passage; longer ones leave too little of a document."""
 ENOUGH_WORDS = 30
-"""Of a passage, after which it takes no further sentence."""
+"""Words of a passage after which no further sentence is added."""
 LONG = 750
-"""Words of a document from which on every fifth is asked about."""
+"""Words of a document from which every fifth has a passage."""
 MOST_DRAWN = 225_000
-"""Words of all documents, unless their number is asked for and beyond the least number of them."""
+"""Words of all drawn documents, if their number is not set and is at least `LEAST_DOCUMENTS`."""
 LEAST_DOCUMENTS = 100
 MOST_DOCUMENTS = 1000
 
@@ -76,8 +76,8 @@ class Article:
     def cuts(self, zone: range, repeated: Mapping[str, int]) -> list[Cut]:
         """Runs of sentences in a zone that can be cut out, one from each sentence on.
 
-        A run ends after 30 words, and has at most a fifth of all words. No sentence of it stands
-        elsewhere too, but for very short ones.
+        A run ends after 30 words, and has at most a fifth of all words. None of its sentences
+        occurs twice, except for very short ones.
         """
         most = min(MOST_WORDS, sum(self.words) // FIFTHS)
         runs = []
@@ -218,7 +218,7 @@ class PassageDraw:
             passage = article.segment.text[article.spans[first][0] : article.spans[stop - 1][1]]
             body = first_words(passage, self.query_words)
             query = Query(f"{article.name}/{first + 1}", body, language, article.segment.id)
-            # What is left of it stands around the gap.
+            # The evidence is the sentences before and after the gap.
             after = places.get(stop, places[first - 1])
             asked.append((query, Evidence(article.name, places[first - 1][0], after[1], fifth)))
         return Passage(article.name, text, language), asked

@@ -29,11 +29,11 @@ class TaskOptions:
         corpus: documents to cut passages out of: a folder of text files or with en.jsonl, de.jsonl,
             …, a JSONL or Parquet file, or the name of a dataset. By default the essays that come
             with fairspan.
-        languages: languages of the corpus to read, such as en and de; by default all. The language
-            of a collection or a task that has several.
+        languages: languages of the corpus to read, such as en and de; by default all. Of a folder
+            or a task in several languages, the one to search.
         sets: number of documents to draw, translations counted once. By default all, or as many as
             have 225,000 words, from 100 to 1,000.
-        query_words: length of the longest passage in words.
+        query_words: number of words at the beginning of a passage that are the query.
         seed: seed of what is drawn.
     """
 

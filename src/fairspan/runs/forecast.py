@@ -100,7 +100,7 @@ def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
 
 
 def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
-    """The model under a treatment, to count texts: level with any direction, for none is found."""
+    """The model under a treatment, only to count texts: any direction will do for level vectors."""
     size = 1
     model = subject.model
     if isinstance(model, SentenceTransformer):

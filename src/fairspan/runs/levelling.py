@@ -21,13 +21,13 @@ def level_pairs(subject: Subject, treatment: Treatment) -> list[Pair]:
 
 
 def find_common(subject: Subject, treatment: Treatment, embed: Embed) -> CommonDirection | None:
-    """What a model that is not loaded is made level with under a treatment, if it is."""
+    """The common direction of a model that is not loaded, if the treatment needs one."""
     pairs = level_pairs(subject, treatment)
     return fit_level(embed(*pairs[0])) if pairs else None
 
 
 def level_note(subject: Subject, treatments: Sequence[Treatment]) -> list[str]:
-    """That general texts are embedded, which are not in the corpus."""
+    """A note that general texts, which are not in the corpus, are embedded."""
     if not any(_embeds_texts(subject, treatment) for treatment in treatments):
         return []
     count = len(general_texts())

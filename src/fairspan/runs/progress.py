@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 LINE_SECONDS = 10
-"""Between two lines of progress where there is no terminal, and before the speed is known."""
+"""Seconds between two lines of progress without a terminal, and until the speed is known."""
 
 
 class Progress:

@@ -14,9 +14,9 @@ from fairspan.runs.header import Sending
 
 Wanted = Mapping[bytes, tuple[Encoder, Text]]
 """Texts with what embeds them, by the keys of their vectors."""
-# The cosine of two answers of one model for one text, with room for half precision.
+# The least cosine of two answers of one model for one text, also in half precision.
 _SAME = 0.99
-# Of a token, about what English has; servers count tokens only once they have a text.
+# Characters per token, roughly, in English: servers count tokens only after they get a text.
 _CHARACTERS = 4
 
 
@@ -52,9 +52,9 @@ def sending_words(sending: Sending) -> str:
 def refuse_changed(wanted: Wanted, store: Store) -> None:
     """Raise if the shortest stored text has another vector now.
 
-    A store never has vectors of two models as those of one.
+    So a store never mixes vectors of two models.
     """
-    with Store(store.path) as before:  # which a fresh one does not show
+    with Store(store.path) as before:  # a fresh store shows none
         stored = wanted.keys() - before.missing(wanted)
         if not stored:
             return

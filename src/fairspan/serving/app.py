@@ -144,7 +144,7 @@ async def _read_body(request: Request, most: int) -> bytearray:
     """The JSON of a request, refused if it is too large or late."""
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != "application/json":
-        # Pages of other sites can send other types without asking.
+        # Pages of other sites can send other content types without a preflight request.
         message = "The header Content-Type must be application/json."
         raise Refusal(415, message, code="unsupported_media_type")
     refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=_CLOSE)
@@ -177,7 +177,7 @@ async def _read_body(request: Request, most: int) -> bytearray:
 async def _unless_gone(request: Request, answering: Awaitable[Response]) -> Response:
     """The answer to a request whose body was read; cancelled if its client leaves."""
     work = asyncio.ensure_future(answering)
-    # After the body nothing comes but the end of the connection.
+    # After the body, the only further message is the end of the connection.
     gone = asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -20,9 +20,9 @@ from fairspan.errors import first_line
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import failed
 
-# A request waits as if it shared the lane with as many others.
+# See `Lane`: a request waits as if it shared the lane with this many others.
 _SHARES = 32
-# Texts from which a batch is formed, in batches: of more texts, more have the same length.
+# A batch is chosen from the texts of this many batches, so that its lengths are similar.
 _CANDIDATES = 8
 _log = logging.getLogger("fairspan.serving")
 
@@ -54,10 +54,11 @@ class Waiting:
 class Lane:
     """A thread of the model, and a queue of texts, which belongs to the event loop.
 
-    Requests are served by tokens. A text is due when the lane has read as many tokens since its
-    request came as its request has before it, 32 times. So a small request goes before most of a
-    large one, a large one goes on however many small ones come, and two large ones take turns. A
-    batch is the text that is due first, with others of about its length, so that little is padded.
+    Requests are served by tokens. A text is due when, since its request came, the lane has read 32
+    times as many tokens as its request has before it. So a small request goes before most of a
+    large one, small ones cannot stop a large one, and two large ones take turns.
+    A batch is the text that is due first, with others of about its length, so that little is
+    padded.
 
     Attributes:
         size: most tokens in a batch, padding included.

@@ -13,10 +13,11 @@ class Limits:
 
     Attributes:
         max_batch_tokens: tokens per batch with padding. By default 4096 on a CPU, otherwise 16384.
-        max_inputs: most texts in a request.
-        max_request_tokens: most tokens in a request.
-        max_request_bytes: most bytes in a request. By default 16 per token, at least 1 MB.
-        max_queue_tokens: most tokens in the queue; further requests get 429.
+        max_inputs: largest number of texts in a request.
+        max_request_tokens: largest number of tokens in a request.
+        max_request_bytes: largest number of bytes in a request. By default 16 per token, at least 1
+            MB.
+        max_queue_tokens: largest number of tokens in the queue; further requests get 429.
     """
 
     max_batch_tokens: int | None = None

@@ -65,7 +65,7 @@ def too_large(
 
 
 def empty(index: int, of: int) -> Refusal:
-    """For one `of` the inputs, which has no token but special ones."""
+    """A refusal of the input number `of`, which has special tokens only."""
     name = "'input'" if of <= 1 else f"'input[{index}]'"
     return wrong("input", f"{name} is empty: it gives the model no token to read.")
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 DRAIN_SECONDS = 8
-"""For requests in flight to end; with all the rest a server ends within 10 s."""
+"""Seconds for requests in flight to end, so that a server ends within 10 s in all."""
 CONNECTIONS = 1000
-"""Beyond as many, uvicorn replies 503: each may hold a body."""
+"""Largest number of connections; each may hold a body. Beyond it, uvicorn replies 503."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -26,7 +26,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = addresses[0]
-        # asyncio sends small replies at once only on a socket that names its protocol.
+        # asyncio sets TCP_NODELAY only on a socket that names its protocol.
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -28,10 +28,10 @@ from fairspan.serving.reader import Reader
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
-# Characters up to which texts are tokenised at once, and beyond which one request at a time.
+# Requests with more characters are tokenised in a thread, one at a time.
 _SHORT = 4096
 _LARGE = 65_536
-# How long a pass should take at most, and how many times its fixed cost it takes at least.
+# Most seconds of a full pass, and least length of a pass, as a multiple of its fixed cost.
 _PASS_SECONDS = 0.25
 _LEAST_PASSES = 16
 # The fixed cost of a pass, in tokens.
@@ -143,7 +143,7 @@ class Service:
             # Making one runs the model.
             making = self.batcher.submit(lambda: Reader.of(encoder.with_prompt(prompt)))
             self._prompted[side, prompt_name] = making
-        # A client that leaves does not cancel what others wait for.
+        # Shielded: a client that leaves must not cancel what others wait for.
         return await asyncio.shield(asyncio.wrap_future(making))
 
     def _check_texts(self, reader: Reader, texts: Sequence[ReadText]) -> None:

@@ -1,4 +1,4 @@
-"""Which candidate to use: one that is shown to help; of those about as good, the mildest."""
+"""Which candidate to use: one that is shown to help; of several, the one that changes least."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from fairspan.stats.queries import query_changes
 
 @dataclass(frozen=True, slots=True)
 class CrossCheck:
-    """What each half of the clusters prefers, and what is gained where each half has the other's
-    choice, so that none judges what it chose."""
+    """The choice of each half of the clusters, and the gain if each half takes the other's choice,
+    so that no half judges its own."""
 
     preferred: tuple[str, str]
     gain: Estimates[float]

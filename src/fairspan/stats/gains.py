@@ -28,7 +28,7 @@ def word_of(change: Estimates[float], margin: float, p: float | None = None) -> 
 
 
 def combined_word(overall: Word, short: Word | None, long: Word | None) -> str:
-    """The verdict on all documents, and on the groups that lose: no group may pay for the other."""
+    """The verdict on all documents, or on a group that loses, whatever the other group gains."""
     words = {"short": short, "long": long}
     losers = [name for name, word in words.items() if word == "worse"]
     if None in words.values() or len(losers) != 1:

@@ -58,7 +58,7 @@ def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, count:
     cells = Groups(numbers, max(count, int(numbers.max())) + 1)
     outcome = np.asarray(values, np.float64)
     sums = sums_by_cluster(outcome, cells, clusters_of(clusters, "cluster"))
-    # Column 0 has the queries in no group until here.
+    # Until here, column 0 has the queries without a group.
     sums[:, 0] = sums.sum(1)
     return sums
 

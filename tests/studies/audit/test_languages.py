@@ -172,7 +172,7 @@ def test_what_is_missing_to_compare_languages_is_noted(tmp_path: Path) -> None:
     alone = spoken(tmp_path / "several", {"plain": 0.06}, MONOLINGUAL)
     assert not {"language_verdicts", "languages"} & set(alone.view.frames)
     [note] = [note for note in alone.view.notes if "languages have no verdict" in note]
-    assert note.endswith("mixed documents in both orders do (mixed en:de,de:en)")
+    assert note.endswith("use mixed documents in both orders (mixed en:de,de:en)")
     with pytest.raises(DesignError, match=r"has no verdicts on languages, which .*"):
         fail_on_run(alone, read_conditions("audit", "language-biased"))
     single = spoken(tmp_path / "single", {"plain": 0.06}, MONOLINGUAL[:1])

@@ -115,8 +115,8 @@ def language_notes(sizes: Sequence[MixedEffects], languages: Sequence[str]) -> l
         first, second, *others = languages
         plans = "all" if others else f"{first}:{second},{second}:{first}"
         note = (
-            "languages have no verdict: documents in one language do not tell how a model treats "
-            f"it from what its segments are like; mixed documents in both orders do (mixed {plans})"
+            "languages have no verdict, since documents in one language cannot separate a language "
+            f"from its texts: use mixed documents in both orders (mixed {plans})"
         )
         return [note]
     lengths = [size.effects.no_slope for size in sizes if size.effects is not None]

@@ -108,8 +108,8 @@ def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
     if not any(family.mixed for family in families):
         return []
     note = (
-        "in mixed plans position 1 is the only segment in its language, which cannot be told from "
-        "being first: verdicts and spreads are about later positions"
+        "in mixed plans position 1 is the only segment in its language, and the effects of both "
+        "cannot be separated: verdicts and spreads are about later positions"
     )
     if not set(languages) <= {family.lead for family in families if not family.mixed}:
         listed = ", ".join(languages)

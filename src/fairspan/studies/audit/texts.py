@@ -61,12 +61,11 @@ class AuditTexts:
 
     @property
     def _border_notes(self) -> list[str]:
-        """Of treatments whose tiles end where the segments of every document end."""
+        """Notes on treatments whose tiles end where the segments of every document end."""
         documents = self.documents.documents
         return [
-            f"{treatment.name}: tiles end where segments end, since these are equally long, so no "
-            "position can differ from another: another opening or size shows what tiles do "
-            "elsewhere"
+            f"{treatment.name}: tiles end where segments end, since these are equally long, so all "
+            "positions are equal: use another opening or size to see what tiles do elsewhere"
             for treatment in self.options.all_treatments
             if all(_tiles_end_with(document, treatment) for document in documents)
         ]

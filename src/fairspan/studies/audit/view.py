@@ -98,8 +98,8 @@ def _document_sections(frames: Frames, log: RunLog) -> Iterator[Section]:
     if "fidelity" in frames:
         first = log.treatments[0]
         intro = (
-            f"The cosine of a document's vector under a treatment and under {first}: how much of "
-            "what the vector said it still says. 1 is the same vector."
+            f"The cosine of a document's vector under a treatment and under {first}: how little "
+            "the treatment moves the vector. 1 is the same vector."
         )
         tables = (fidelity_table(frames["fidelity"], model, first),)
         yield Section("How far treatments move vectors", intro, tables=tables)

@@ -19,9 +19,9 @@ class CollapseAnalysis(Analysis):
     """How the rows of a study of length are analysed.
 
     Attributes:
-        margin: what a doubling of length may change in the mean cosine, and in the score for every
-            query. Over four doublings, as from 25 to 400 tokens, the default is the margin of an
-            audit.
+        margin: the change per doubling of length, of the mean cosine and of the score for every
+            query, that counts as none. Over four doublings, as from 25 to 400 tokens, the default
+            is the margin of an audit.
     """
 
     margin: float = 0.005
@@ -42,8 +42,8 @@ class CollapseOptions(CollapseAnalysis, StudyOptions):
         language: language of the corpus. By default English if the corpus has it, otherwise its
             first language.
         lengths: lengths in tokens; every document is cut to each of them at sentence borders, and
-            starts at a random sentence. By default 25, 50, 100, … as far as the model reads and
-            half of the documents reach.
+            starts at a random sentence. By default 25, 50, 100, … up to what the model reads and
+            half of the documents have.
         natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting
             them.
         treatments: treatments to compare, as in an audit; the first is the baseline. tempscale is a

@@ -37,7 +37,7 @@ class Slopes:
 
     @property
     def p(self) -> float:
-        """Against one of them being beyond the margin."""
+        """The p value against "one of them is beyond the margin"."""
         return max(float(p_inside(slope, self.margin)) for slope in self.of.values())
 
     @property
@@ -52,7 +52,7 @@ class Slopes:
 
     @property
     def harms(self) -> bool:
-        """Long texts that are less alike than short ones are easier to tell apart."""
+        """Whether an effect is harmful: long texts that are less alike are easier to tell apart."""
         return bool({*self.effects} - {("cosine", -1)})
 
     def outlook(self, documents: int, *, paired: bool) -> str:

@@ -18,8 +18,8 @@ def with_steps(
     """What every pair of temperatures does, one up to a length and the other beyond it.
 
     Texts of one length have the same vectors under steps as under the temperature of their step, so
-    that nothing is embedded for this. Steps could level a slope by a jump where they meet: the
-    slope between the two lengths around it counts as well.
+    nothing is embedded for this. A jump between the two steps could hide a slope, so the slope
+    across the jump is judged as well.
     """
     plain = log.measured[0]
     by_name = {}

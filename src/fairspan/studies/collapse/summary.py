@@ -17,7 +17,7 @@ from fairspan.studies.collapse.steps import with_steps
 ALIKE = {
     "biased": "To {}, long texts are less alike than short ones.",
     "fair": "To {}, long texts are neither more nor less alike than short ones.",
-    "inconclusive": "It is not clear yet whether long texts are more alike to {} than short ones.",
+    "inconclusive": "To {}, it is not clear yet whether long texts are more alike than short ones.",
 }
 """What is said of a model whose long texts are not shown to be more alike than short ones."""
 PREFERRED = {

@@ -40,7 +40,7 @@ every query. Biased: one of them is significantly beyond the margin. Fair: both 
 within it; a slope that does not differ significantly from 0 shows nothing. Inconclusive: neither.
 
 A treatment is suggested if it is fair itself, after a correction for the number that were tried.
-Whether it helps search has to be measured there."""
+Measure with fairspan evaluate whether it helps search."""
 
 
 def view_of(log: RunLog) -> View:
@@ -125,7 +125,7 @@ def write_results(log: RunLog) -> None:
     suggested = log.frame("suggestion")["treatment"][0]
     if suggested is not None:
         asked = {treatment["name"]: treatment for treatment in log.spec["treatments"]}
-        # What is made of several treatments was not asked for, and its name says all of it.
+        # Temperatures by length are not among the treatments of the run; their name defines them.
         treatment = (
             Treatment.from_dict(asked[suggested]) if suggested in asked else as_treatment(suggested)
         )

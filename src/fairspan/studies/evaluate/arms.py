@@ -129,7 +129,7 @@ def _pairs_between(first: RunLog, second: RunLog) -> list[tuple[Arm, Arm]]:
 
 
 def _remedy(log: RunLog, otherwise: str = ".") -> str:
-    """The end of a sentence on what was not measured, by a run that has not finished."""
+    """The end of a sentence on what a run did not measure: what to do if it has not finished."""
     if not log.unfinished:
         return otherwise
     return f": {log.unfinished}. Run its command again, which continues where it stopped."

@@ -41,13 +41,13 @@ def by_depth(log: RunLog) -> list[Columns]:
 
 
 def chance_of(task: TaskInfo, metric: str) -> float | None:
-    """What a random ranking has of a recall."""
+    """The recall of a random ranking."""
     name, _, first = metric.partition("@")
     return min(1.0, int(first) / task.documents) if name == "recall" else None
 
 
 def recalls_of(log: RunLog) -> list[str]:
-    """The recalls that were measured, without those that a random ranking has much of."""
+    """The measured recalls, without those that are high for a random ranking."""
     recalls = [metric for metric in metrics_of(log) if metric.startswith("recall@")]
     task = log.header.searched
     return [name for name in recalls if (chance_of(task, name) or 0) <= _MOST_CHANCE] or recalls[:1]

@@ -13,7 +13,7 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
 
 DEPTH = 1000
-"""Ranks that a metric without a cutoff looks at."""
+"""The number of ranks that a metric without a cut-off uses."""
 SCHEMA: dict[str, pl.DataType] = {
     "treatment": pl.String(),
     "index": pl.String(),

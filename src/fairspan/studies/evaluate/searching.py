@@ -26,9 +26,9 @@ from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.ranking import Answers
 
 _ROUNDING = 1e-5
-"""What rounding in float32 changes at least, as a share of a vector's length."""
+"""Smaller changes, as a share of a vector's length, may be rounding in float32."""
 _ROOM = 10.0
-"""How many times as much as one text differed by others may."""
+"""Larger changes than this many times the noise of a text count as changes."""
 
 
 @dataclass(frozen=True)

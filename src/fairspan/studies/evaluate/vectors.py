@@ -24,11 +24,11 @@ from fairspan.studies.evaluate.measures import (
 )
 
 _PER = 10_000
-"""Documents that the size of an index is given for."""
+"""The number of documents for which the size of an index is shown."""
 _INTRO = (
     "A document in parts of equal length, each with its own vector; the best match of its parts "
     "counts. The last point has a vector for every chunk that the plain model reads whole. plain "
-    "cuts parts that are longer than it reads."
+    "truncates parts that are longer than its window."
 )
 
 

@@ -32,7 +32,7 @@ from fairspan.studies.evaluate.measures import (
 )
 
 _HALF = 0.5
-"""Of the gain that vectors have alone: where less is left beside keywords, this is said."""
+"""If less than this share of the gain is left beside keywords, the verdict says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _open(group: Group, needed: int | None, log: RunLog) -> str:
 
 
 def _clusters(count: int, log: RunLog) -> str:
-    """What queries are drawn with: documents, or the clusters of one's own questions."""
+    """A number of documents, or for the user's own questions of clusters of queries."""
     is_drawn = log.header.part(EvaluateEntries).kind == PASSAGES
     return counted(count, "document" if is_drawn else "cluster") + (
         "" if is_drawn else " of queries"
@@ -243,7 +243,7 @@ def documents_advice(needed: int, log: RunLog) -> str:
 
 
 def _unchanged(cost: IndexCost | None, word: Word) -> str:
-    """That few documents are read differently, so that little can change."""
+    """A sentence if few documents have another vector, so that little can change."""
     if cost is None or cost.changed is None:
         return ""
     if cost.changed == 0:

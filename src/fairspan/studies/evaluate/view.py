@@ -25,7 +25,7 @@ from fairspan.studies.evaluate.verdicts import verdicts_of
 ARMS = "searched with"
 TONES: dict[str, Tone] = {"better": "good", "inconclusive": "open"}
 _FEW = 100
-"""Documents that search is much easier among than in most indexes."""
+"""Search among fewer documents is much easier than in most indexes."""
 _NEARLY_ALL = 0.9
 METHODS = (
     """Every query is searched among all documents by exact inner products; equal scores are always
@@ -98,7 +98,7 @@ def _heading(shown: Shown) -> str:
 
 
 def _easy(shown: Shown) -> list[str]:
-    """That fewer documents make search easier, or that nearly everything is found."""
+    """Notes if few documents make search easy, or if nearly everything is found."""
     if shown.entries.kind != PASSAGES:
         return []
     count = shown.log.header.searched.documents
@@ -143,7 +143,7 @@ def _card(row: dict[str, Any], badge: str, more: str = "") -> Card:
 
 
 def _size(shown: Shown, row: dict[str, Any]) -> str:
-    """How many vectors a reference stores, or whom the queries favour."""
+    """How many vectors a reference stores, or that passages favour keywords."""
     if row["index"] != ONE_PER_CHUNK:
         drawn = shown.entries.kind == PASSAGES
         return "; a passage shares more words with its document than a question" if drawn else ""

@@ -23,7 +23,7 @@ from fairspan.studies.evaluate.options import EvaluateOptions, SearchOptions
 
 CANDIDATES = ("fair", "fair+tile_size=256")
 LEAST_DOCUMENTS = 20
-"""Fewer are not tuned on: each half would choose by ten."""
+"""With fewer, a half would choose by fewer than ten documents."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ RULE = (
     "A candidate is used if evaluate shows it to be better (95 %, corrected by Holm for the number "
     "of candidates), neither short nor long documents lose, and no guard does. Of those within the "
     "margin of the best, the one that moves the vectors of documents least is taken. "
-    "Cross-checked gain: the documents are halved at random, each half prefers one of these "
-    "candidates, and has the other half's choice."
+    "Cross-checked gain: the documents are halved at random, and each half is scored with the "
+    "candidate that the other half chose."
 )
 
 
