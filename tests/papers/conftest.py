@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -53,9 +53,15 @@ def script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return call
 
 
-def written_commands(name: str) -> list[Sequence[str]]:
-    """What is typed after a script in its docstring and in docs/papers.md."""
-    start = f"    python papers/{name} "
-    pages = (PAPERS / name, PAPERS.parent / "docs" / "papers.md")
-    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
-    return [shlex.split(line.removeprefix(start)) for line in lines if line.startswith(start)]
+@pytest.fixture
+def model(save_tiny: Callable[..., Path]) -> Path:
+    """A tiny model in a folder."""
+    return save_tiny("bert", "mean")
+
+
+def refused(said: Said, reason: str) -> None:
+    """A mistake: exit code 2 and one line, after what may be progress."""
+    assert (said.code, said.out) == (2, ""), said.err
+    assert re.match(r"\w+\.py: ", said.last)
+    assert reason in said.last
+    assert len(re.findall(r"^\w+\.py: ", said.err, re.MULTILINE)) == 1
