@@ -14,7 +14,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from fairspan.cli import app
-from tests.builders.commands import Run, example_lines
+from tests.builders.commands import Run, example_lines, header_of
 from tests.builders.verbs import VERBS, Verb
 
 EVERY_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
@@ -60,10 +60,21 @@ def test_an_interrupt_is_one_line(
     assert (done.code, done.out) == (130, "")
     assert "interrupted. What was computed is kept" in done.last
     assert "Traceback" not in done.err
-    assert (
-        json.loads((tmp_path / "here" / "run.json").read_text(encoding="utf-8"))["status"]
-        == "interrupted"
-    )
+    assert header_of(tmp_path / "here")["status"] == "interrupted"
+
+
+HELP = """
+import sys
+from fairspan.cli import main
+for words in sys.argv[1:]:
+    sys.argv = ["fairspan", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+    heavy = {"torch", "transformers", "polars", "scipy", "matplotlib", "altair", "rich.progress"}
+    assert not heavy & set(sys.modules), (words, heavy & set(sys.modules))
+"""
 
 
 # Mistakes. The last option counts, so that each is added to a command that works.
@@ -76,21 +87,16 @@ def test_an_interrupt_is_one_line(
         ("--treatments paper+layers=9", "layers=9 asks for more than the model's 4 layers"),
         ("--corpus empty", "empty"),
         ("--max-seq-length 99999", "max_seq_length=99999 is more than the 600 tokens that "),
-        ("--picture p.jpg", "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
-        ("--store file/store.db", "store"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, verb: Verb, place: Path, tmp_path: Path, options: str, said: str
+    run: Run, verb: Verb, place: Path, options: str, said: str
 ) -> None:
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    (tmp_path / "empty").mkdir()
+    Path("empty").mkdir()
     run(*typed(verb, place), *options.split()).is_one_line(said)
 
 
-@pytest.mark.parametrize(
-    "options", ["--margin many", "--margin", "--nonsense", "a b c", "--sizes 3.5", "--sizes [3,4]"]
-)
+@pytest.mark.parametrize("options", ["--margin many", "--margin", "--nonsense", "a b c"])
 def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: str) -> None:
     done = run("audit", *options.split())
     assert (done.code, done.out) == (2, "")
@@ -137,13 +143,8 @@ def test_every_option_has_a_help_and_few_are_for_everyone(verb: str) -> None:
     assert len(shown) <= 22, "two arguments and twenty options"
 
 
-@pytest.mark.parametrize("words", ["--version", "--help", *(f"{verb} --help" for verb in COMMANDS)])
-def test_help_loads_nothing_heavy(words: str) -> None:
+def test_help_loads_nothing_heavy() -> None:
     """What takes seconds to import, or draws what help does not show."""
-    code = (
-        "import sys; from fairspan.cli import main; main(); "
-        "heavy = {'torch', 'transformers', 'polars', 'scipy', 'matplotlib', 'altair', "
-        "'rich.progress'} & set(sys.modules); assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True)
+    words = ["--version", "--help", *(f"{verb} --help" for verb in COMMANDS)]
+    done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -227,22 +227,9 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
 # The command line beside Python.
 
 # What is shown or planned on the command line, where an endpoint is options too.
-TERMINAL = {field.name for field in fields(Remote)} | {
-    *[
-        "context",
-        "picture",
-        "html",
-        "as_json",
-        "verbose",
-        "dry_run",
-        "fail_if",
-        "config",
-        "file",
-        "help",
-    ]
-}
-# In Python an endpoint is an object.
-TERMINAL |= {field.name for field in fields(Remote)}
+TERMINAL = {field.name for field in fields(Remote)}
+TERMINAL |= {"context", "picture", "html", "as_json", "verbose", "dry_run", "fail_if"}
+TERMINAL |= {"config", "file", "help"}
 
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])
