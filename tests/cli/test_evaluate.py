@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.retrieval.beir import read_beir
 from fairspan.studies.logs import read_log
 from tests.builders.commands import Run
 from tests.builders.searches import write_beir
@@ -122,20 +121,6 @@ def test_a_mistake_is_one_line(
 ) -> None:
     named = place / task if task.startswith("asked") else task
     run("evaluate", model, named, "--metrics", "mrr", *options.split()).is_one_line(said)
-
-
-def test_a_search_of_mteb_is_shown(
-    run: Run, model: Path, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a collection in place of the task that is named."""
-    pytest.importorskip("mteb")
-    reader = "fairspan.retrieval.mteb_reading.read_mteb"
-    monkeypatch.setattr(reader, lambda name, language: read_beir(place / "asked"))
-    typed = ["evaluate", model, "mteb:Tiny", "--treatments", "plain"]
-    assert json.loads(run(*typed, "--json").ok.out)["task"]["source"] == "mteb:Tiny"
-    again = run(*typed).ok
-    assert "8 queries among 8 documents" in again.out
-    assert again.err.startswith("loading "), "the task is read again"
 
 
 @pytest.fixture

@@ -37,16 +37,14 @@ def audited(
     return simulated_log(folder, tables, tuple(slopes), run=folder.name)
 
 
-def searched(
-    folder: Path, gains: dict[str, float | tuple[float, float]], noise: float = 0.02
-) -> RunLog:
+def searched(folder: Path, gains: dict[str, float | tuple[float, float]]) -> RunLog:
     """Forty documents; a treatment gains over .5, on short and on long ones, by turns more and
     less."""
 
     def value(name: str, metric: str, position: int, cluster: int) -> float:
         gain = gains[name]
         gain = gain[searches.is_long(cluster)] if isinstance(gain, tuple) else gain
-        return 0.5 + gain + (-1) ** (cluster // 2) * noise * (gain != 0)
+        return 0.5 + gain + (-1) ** (cluster // 2) * 0.02 * (gain != 0)
 
     rows = searches.rows_of(value, tuple(gains))
     return searches.log_of(folder, rows, run=folder.name)
@@ -64,22 +62,6 @@ def exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> ExitCode:
         return run(log.verb, "--treatments", "plain,tiles-64,paper", "--fail-if", condition).code
 
     return code
-
-
-@pytest.mark.parametrize(
-    ("change", "alone", "among"), [(-0.021, "worse", "worse"), (0.011, "better", "not worse")]
-)
-def test_a_gain_has_to_pass_the_correction_for_several(
-    tmp_path: Path, change: float, alone: str, among: str
-) -> None:
-    """Alone, a gain of .011 with a standard error of .005 is shown; among four it is not. A loss of
-    .021 is beyond the margin of .01 either way."""
-    names = ("paper", "tiles-64", "retrieval", "tempscale")
-    for several, kind in ((names[:1], alone), (names, among)):
-        gains = {"plain": 0.0, **dict.fromkeys(several, change)}
-        log = searched(tmp_path / kind / str(len(several)), gains, 0.005 * 40**0.5)
-        assert {verdict.kind for verdict in changes(log)} == {kind}
-        assert set(log.verdicts["verdict"]) == {kind}
 
 
 def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
@@ -104,21 +86,18 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
         ("compare v1 v2 --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
         ("compare v1 v2 --fail-if ,", "fail_if takes worse, inconclusive here, got nothing"),
         ("compare v1 '' --fail-if worse", "OTHER is empty: give it a value, or omit it"),
-        ("compare v1 v2 --margin -1", "margin must be between 0 and 1, got -1.0"),
         ("audit --fail-if bised", "fail_if takes biased, inconclusive, language-biased, "),
         ("audit --fail-if worse", "language-inconclusive here, got worse"),
         (
             "audit --treatments plain --fail-if tiles-64:biased",
             "'tiles-64', which is not one of plain",
         ),
-        ("evaluate --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
         ("evaluate --treatments plain --fail-if worse", "compares treatments with the first"),
         ("evaluate --fail-if plain:worse", "plain:worse can never be met, since plain is what"),
         (
             "evaluate --treatments paper,fair --fail-if paper:inconclusive",
             "can never be met, since paper is what others are compared with: name another",
         ),
-        ("evaluate --fail-if fair:worse --treatments plain,paper", "'fair', which is not one of"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_loaded(
