@@ -13,7 +13,6 @@ import pytest
 
 import fairspan
 from fairspan.corpus.corpus import Corpus
-from fairspan.studies.logs import read_log
 from tests.builders.commands import Run
 from tests.builders.tiny import words
 from tests.corpus.test_corpus import write_folder
@@ -43,29 +42,6 @@ def usual(model: Path, corpus: Path) -> list[str]:
     return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
-def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
-    run: Run, usual: list[str], tmp_path: Path
-) -> None:
-    done = run(*usual, "--out", "here").ok
-    log = read_log(tmp_path / "here")
-    assert log.status == "complete"
-    assert log.rows.height == 2 * 4 * 3 * 3
-    shown = " ".join(done.out.split())
-    for card in log.view.cards:
-        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in shown
-    assert done.out.rstrip().endswith("log: here")
-    assert "loading" not in done.out
-    assert "Coefficients of" not in done.out
-    assert "Coefficients of" in run(*usual, "--out", "here", "--verbose").out
-    assert done.err.startswith("loading ")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
-    told = run(*usual, "--out", tmp_path / "here", "--json").out
-    said = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert said == json.loads(json.dumps({**log.to_dict(), "folder": said["folder"]}))
-    assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS.split(",")
-    assert (said["families"][0]["sets"], said["families"][0]["documents"]) == (4, 12)
-
-
 def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str], tmp_path: Path) -> None:
     """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2;
     two treatments."""
@@ -78,15 +54,6 @@ def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str], tmp_pa
     fewer = json.loads(run(*usual, "--sets", "3:3", "--dry-run", "--json").out)
     assert fewer["stages"][0]["texts"] == 9 + 9
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str], tmp_path: Path) -> None:
-    """Of sets that share segments: 12 segments make 4 disjoint sets of 3; of 6, two share."""
-    done = run(*usual, "--sets", "6", "--picture", "profiles.png", "--json").ok
-    said = json.loads(done.out)
-    assert said["coefficients"][0]["inference"] == "two-way"
-    assert "picture: profiles.png" in done.err
-    assert (tmp_path / "profiles.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
@@ -154,3 +121,15 @@ def test_an_audit_of_the_default_model_needs_no_options(run: Run) -> None:
     done = run("audit", "--dry-run", "--treatments", "plain").ok
     cut = "the model's 256 tokens: 48 of 48 segments were cut to their first 62 tokens; set opening"
     assert cut in done.out + done.err
+
+
+def test_a_picture_and_all_tables_are_shown(run: Run, usual: list[str], tmp_path: Path) -> None:
+    """Of sets that share segments: 12 segments make 4 disjoint sets of 3; of 6, two share."""
+    done = run(*usual, "--sets", "6", "--picture", "profiles.png", "--json").ok
+    said = json.loads(done.out)
+    assert said["coefficients"][0]["inference"] == "two-way"
+    assert (said["families"][0]["sets"], said["families"][0]["documents"]) == (6, 18)
+    assert "picture: profiles.png" in done.err
+    assert (tmp_path / "profiles.png").stat().st_size > 1000
+    brief, verbose = (run(*usual, "--sets", "6", *more).ok for more in ([], ["--verbose"]))
+    assert ("Coefficients of" in brief.out, "Coefficients of" in verbose.out) == (False, True)

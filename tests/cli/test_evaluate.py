@@ -42,41 +42,6 @@ def usual(model: Path, place: Path) -> Typed:
     return ["evaluate", model, "--corpus", place / "articles", *settings.split()]
 
 
-def test_a_verdict_and_where_the_log_is(run: Run, usual: Typed, tmp_path: Path) -> None:
-    done = run(*usual, "--out", "here").ok
-    log = read_log(tmp_path / "here")
-    assert log.status == "complete"
-    ((name, sentence),) = log.verdicts.select("treatment", "sentence").rows()
-    assert name == TILES
-    assert sentence in " ".join(done.out.split())
-    for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
-        assert any(line.strip().startswith(arm) for line in done.out.splitlines()), arm
-    assert done.out.rstrip().endswith("log: here")
-    assert "loading" not in done.out
-    assert done.err.startswith("loading ")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
-    told = run(*usual, "--out", "here", "--json").out
-    read = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert {**read, "folder": ""} == {**json.loads(json.dumps(log.to_dict())), "folder": ""}
-    assert read["folder"] == "here"
-    assert read["task"]["documents"] == 12
-
-
-@pytest.mark.parametrize("more", ["--vectors 1,2,all", "--max-seq-length 24"])
-def test_a_dry_run_says_what_a_run_embeds_and_writes_nothing(
-    run: Run, usual: Typed, more: str, tmp_path: Path
-) -> None:
-    """To the token."""
-    typed = [*usual, *more.split()]
-    told = json.loads(run(*typed, "--dry-run", "--json").ok.out)
-    assert list(tmp_path.iterdir()) == []
-    assert run(*typed, "--out", "here").code == 0
-    assert told["tokens"] == read_log(tmp_path / "here").header.timings.tokens_computed
-    assert [stage["name"] for stage in told["stages"]] == ["plain", TILES]
-    cut = any("12 of 12 documents were cut at 24" in note for note in told["notes"])
-    assert cut == ("24" in more)
-
-
 def test_every_option_reaches_the_spec(run: Run, usual: Typed, tmp_path: Path) -> None:
     more = "--languages it --sets 5 --query-words 15 --seed 3 --margin 0.02 --vectors 1,2,all"
     more += " --prompt w1 --query-prompt w2 --metrics recall@2"
@@ -126,3 +91,19 @@ def test_a_mistake_is_one_line(
 @pytest.fixture
 def model(save_tiny: Callable[..., Path]) -> Path:
     return save_tiny("bert", "mean")
+
+
+@pytest.mark.parametrize("more", ["--vectors 1,2,all", "--max-seq-length 24"])
+def test_what_is_forecast_and_what_is_shown(
+    run: Run, usual: Typed, more: str, tmp_path: Path
+) -> None:
+    """Tokens as they are embedded then, and a line of every index."""
+    typed = [*usual, *more.split()]
+    told = json.loads(run(*typed, "--dry-run", "--json").ok.out)
+    done = run(*typed, "--out", "here").ok
+    assert told["tokens"] == read_log(tmp_path / "here").header.timings.tokens_computed
+    cut = any("12 of 12 documents were cut at 24" in note for note in told["notes"])
+    assert cut == ("24" in more)
+    lines = [line.strip() for line in done.out.splitlines()]
+    for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
+        assert any(line.startswith(arm) for line in lines), arm

@@ -13,6 +13,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from fairspan.cli import app
+from fairspan.studies.logs import read_log
 from tests.builders.commands import Run, example_lines, header_of
 from tests.builders.verbs import VERBS, Verb
 
@@ -138,3 +139,32 @@ def test_help_loads_nothing_heavy() -> None:
     words = ["--version", "--help", *(f"{verb} --help" for verb in COMMANDS)]
     done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@EVERY_VERB
+def test_a_run_tells_its_verdicts_and_where_the_log_lies(
+    run: Run, verb: Verb, place: Path, tmp_path: Path
+) -> None:
+    """As forecast, which writes nothing; again, the log is the answer."""
+    asked = typed(verb, place, out="here")
+    forecast = json.loads(run(*asked, "--dry-run", "--json").ok.out)
+    assert list(tmp_path.iterdir()) == []
+    done = run(*asked).ok
+    log = read_log(tmp_path / "here")
+    assert log.status == "complete"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
+    stages = forecast["stages"]
+    assert [stage["name"] for stage in stages] == verb.asked["treatments"]
+    tokens = log.header.timings.tokens_computed
+    assert forecast["tokens"] == sum(stage["tokens"] for stage in stages) == tokens
+    assert f"\n{tokens:,} tokens to embed" in run(*asked, "--fresh", "--dry-run").out
+    shown = " ".join(done.out.split())
+    for card in log.view.cards:
+        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in shown
+    assert done.out.rstrip().endswith("log: here")
+    assert "loading" not in done.out
+    assert done.err.startswith("loading ")
+    again = run(*asked, "--json").ok
+    said = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert said == {**json.loads(json.dumps(log.to_dict())), "folder": "here"}
+    assert "vectors" not in again.err

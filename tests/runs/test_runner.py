@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import re
-import signal
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -35,12 +32,9 @@ from fairspan.runs.run import Run
 from fairspan.runs.study import Study
 from fairspan.runs.subject import Subject
 from tests.builders.commands import (
-    Commands,
-    assert_sound,
     files_in,
     header_of,
     stored,
-    wait_for,
 )
 from tests.builders.saying import said_by
 from tests.builders.verbs import TUNE, VERBS, Recorder, Verb
@@ -462,46 +456,3 @@ def test_a_forecast_and_a_run_count_the_same_tokens(
     assert first.skipped == 0 < again.skipped <= again.done == first.done
     assert first.done == expected or (verb is TUNE and first.done < expected)
     assert (first.stopped, again.stopped) == (1, 1)
-
-
-# A little time after every batch, so that a signal comes in the middle on fast machines too.
-_SLOWLY = """
-import time
-from fairspan.encoding.store import Store
-put = Store.put
-def slowly(self, vectors):
-    put(self, vectors)
-    time.sleep(0.01)
-Store.put = slowly
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="forks and signals as Linux has them")
-@pytest.mark.slow
-def test_killed_four_times_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, tmp_path: Path
-) -> None:
-    """The command line. What is stored only grows, and stays sound."""
-    expected = called(VERBS[0], place, tmp_path / "undisturbed")
-    total = stored(tmp_path / "undisturbed" / "store.sqlite")
-    run, store = tmp_path / "run", tmp_path / "store.sqlite"
-    typed = VERBS[0].typed(out=run, store=store, json=True)
-    before = 0
-    for amount in [0, *sorted(random.Random(3).sample(range(1, 4 * total // 5), 3))]:
-        started = commands.start(place, *typed, before=_SLOWLY)
-        wait_for(store, amount)
-        started.signal(signal.SIGKILL)
-        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
-        assert stored(store) >= max(amount, before)
-        before = stored(store)
-        if (run / "run.json").exists():
-            assert header_of(run)["status"] == "running"
-    assert_sound(store)
-    ended = commands.start(place, *typed).wait()
-    assert ended.code == 0, ended.stderr
-    header = header_of(run)
-    assert header["status"] == "complete"
-    assert header["timings"]["texts_from_store"] > 0
-    assert_same_bits(pl.read_parquet(run / "rows.parquet"), expected.rows)
-    assert files_in(run) == ["rows.parquet", "run.json"]
-    assert stored(store) == total

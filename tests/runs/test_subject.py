@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from tokenizers import Tokenizer, models
 
 import fairspan
 from fairspan.calibration.treatment import as_treatments
-from fairspan.cli.options import Remote
 from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
@@ -24,7 +22,6 @@ from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
-from tests.builders.commands import options_of
 from tests.builders.saying import said_by
 from tests.builders.tiny import tiny_model
 
@@ -222,26 +219,6 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "paper" in shown.err
-
-
-# The command line beside Python.
-
-# What is shown or planned on the command line, where an endpoint is options too.
-TERMINAL = {field.name for field in fields(Remote)}
-TERMINAL |= {"context", "picture", "html", "as_json", "verbose", "dry_run", "fail_if"}
-TERMINAL |= {"config", "file", "help"}
-
-
-@pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])
-def test_every_option_is_a_keyword(verb: str) -> None:
-    """Under the same name; and no verb hides keywords in `**options`."""
-    keywords = inspect.signature(getattr(fairspan, verb)).parameters
-    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in keywords.values())
-    options = options_of(verb) - TERMINAL
-    assert options <= set(keywords)
-    assert {"max_seq_length", "device", "dtype", "trust_remote_code"} <= options
-    documented = str(getattr(fairspan, verb).__doc__)
-    assert all(name in documented for name in keywords)
 
 
 def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:

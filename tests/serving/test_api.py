@@ -370,7 +370,7 @@ def test_a_new_prompt_under_a_steady_stream(model: Model, monkeypatch: Patch) ->
 def test_no_thread_is_left_when_the_app_ends(model: Model) -> None:
     before = set(threading.enumerate())
     with serving(calibrate(model, "tiles-64")) as client:
-        assert ask(client, ["w1", "w1 " * 5_000]).status_code == 200
+        assert ask(client, ["w1", "w1 " * 25_000]).status_code == 200
         started = set(threading.enumerate()) - before
         assert {thread.name.partition("_")[0] for thread in started} >= {"short", "long", "large"}
     for thread in started:
