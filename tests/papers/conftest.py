@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.builders.commands import Said
+from tests.builders.mteb_tasks import mteb, search  # noqa: F401
 
 PAPERS = Path(__file__).parents[2] / "papers"
 sys.path.insert(0, str(PAPERS))
 
 Script = Callable[..., Said]
-
-
-@pytest.fixture(scope="session")
-def mteb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """mteb, which makes the folder of its default cache when it is imported."""
-    if find_spec("mteb") is None:
-        pytest.skip("needs mteb: pip install 'fairspan[mteb]'")
-    datasets = pytest.importorskip("datasets")
-    from fairspan.retrieval.mteb_reading import mteb_library
-
-    datasets.disable_progress_bars()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        library = mteb_library()
-    yield library
-    datasets.enable_progress_bars()
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 
 import baselines
-import fairspan
 from baselines import last_two, whiten
 from tests.builders.saying import said_by
 from tests.builders.tiny import HIDDEN, tiny_model, words
@@ -143,15 +142,6 @@ def test_modules_after_the_pooling_are_kept(make_tiny: Make) -> None:
     assert vectors_of(averaged) == pytest.approx(unit(wanted), abs=BY_PADDING)
     kinds = [type(module) for module in averaged.children()]
     assert kinds == [Transformer, WeightedLayerPooling, Pooling, Dense, Normalize]
-
-
-def test_a_calibrated_model(make_tiny: Make) -> None:
-    """Before or after is the same: all rows are calibrated, where CLS pooling would take one."""
-    model = make_tiny("bert", "cls")
-    calibration = fairspan.Calibration(basket_size=4, temperature=0.5)
-    after = vectors_of(fairspan.calibrate(last_two(model), calibration))
-    assert np.array_equal(after, vectors_of(last_two(fairspan.calibrate(model, calibration))))
-    assert np.abs(after - vectors_of(last_two(model))).max() > 0.01, "the premise"
 
 
 @pytest.mark.parametrize("make", [lambda model: whiten(model, TEXTS), last_two])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -107,47 +108,22 @@ def test_an_interrupted_grid_continues(
     assert len(calls) == 13, "other prompts, other vectors"
 
 
-def tiny_search(mteb: ModuleType, *, as_in_version_1: bool) -> Any:
-    """The search as a task of mteb, whose older tasks have their data in other fields."""
-    Dataset = pytest.importorskip("datasets").Dataset  # noqa: N806
-    relevant = {**RELEVANT, "unanswered": {"d01": 0}}
-    queries = {**QUERIES, "unanswered": "w1"}
-
-    class Tiny(mteb.abstasks.AbsTaskRetrieval):  # type: ignore[misc,name-defined]
-        metadata = mteb.TaskMetadata(
-            name="Tiny",
-            type="Retrieval",
-            description="A few random words.",
-            dataset={"path": "nowhere/tiny", "revision": "1"},
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score="ndcg_at_10",
-        )
-
-        def load_data(self, **_: Any) -> None:
-            if as_in_version_1:
-                self.corpus = {"test": {id: {"text": text} for id, text in DOCUMENTS.items()}}
-                self.queries = {"test": queries}
-                self.relevant_docs = {"test": relevant}
-            else:
-                data = {
-                    name: Dataset.from_list(
-                        [{"id": id, "text": text} for id, text in texts.items()]
-                    )
-                    for name, texts in (("corpus", DOCUMENTS), ("queries", queries))
-                }
-                data |= {"relevant_docs": relevant, "top_ranked": None}
-                self.dataset = {"default": {"test": data}}
-            self.data_loaded = True
-
-    return Tiny()
-
-
 @pytest.mark.parametrize("as_in_version_1", [False, True])
 def test_a_task_of_mteb_is_read(
-    mteb: ModuleType, monkeypatch: pytest.MonkeyPatch, as_in_version_1: bool
+    mteb: ModuleType,
+    search: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    as_in_version_1: bool,
 ) -> None:
-    task = tiny_search(mteb, as_in_version_1=as_in_version_1)
+    """Older tasks have their data in other fields."""
+    queries = {**QUERIES, "unanswered": "w1"}
+    relevant = {**RELEVANT, "unanswered": {"d01": 0}}
+    task = search(queries=queries, relevant=relevant, documents=DOCUMENTS)
+    if as_in_version_1:
+        corpus = {id: {"text": text} for id, text in DOCUMENTS.items()}
+        fields = {"corpus": corpus, "queries": queries, "relevant_docs": relevant}
+        task.__dict__ |= {name: {"test": value} for name, value in fields.items()}
+        task.load_data = lambda **_: None
     monkeypatch.setattr(mteb, "get_task", lambda name: task)
     read = lc_grid.read_mteb("Tiny")
     assert {query.id: query.text for query in read.queries} == QUERIES
