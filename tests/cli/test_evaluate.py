@@ -104,6 +104,7 @@ def test_what_is_forecast_and_what_is_shown(
     assert told["tokens"] == read_log(tmp_path / "here").header.timings.tokens_computed
     cut = any("12 of 12 documents were cut at 24" in note for note in told["notes"])
     assert cut == ("24" in more)
-    lines = [line.strip() for line in done.out.splitlines()]
-    for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
-        assert any(line.startswith(arm) for line in lines), arm
+    if cut:
+        lines = [line.strip() for line in done.out.splitlines()]
+        for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
+            assert any(line.startswith(arm) for line in lines), arm
