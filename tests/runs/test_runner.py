@@ -243,6 +243,8 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     """Before its first rows and after them."""
     with pytest.raises(KeyboardInterrupt):
         under(options, after(calls, KeyboardInterrupt()), fresh=True)
+    said = said_by(under, options, after(calls, ValueError("a bad batch")), fresh=True)
+    assert "continues" not in said, "it would begin again"
     for kept in (read(done.folder), under(options, never)):
         assert kept.rows.equals(done.rows)
         assert kept.header.to_json() == done.header.to_json()
@@ -318,6 +320,7 @@ def test_a_run_that_ends_early_says_so_and_goes_on(
         assert ended == ("failed", str(raised.value))
         assert "the model failed on a batch" in str(raised.value)
         assert "\n" not in str(raised.value)
+        assert ("the same command continues" in str(raised.value)) == (calls > 0)
     assert header["finished"] is not None
     assert header["rows"] == (TEXTS if calls > TEXTS else 0), "rows of a finished treatment"
     assert header["timings"]["texts_computed"] == calls
