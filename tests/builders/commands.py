@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -96,7 +95,6 @@ def run(job):
     except BaseException:
         traceback.print_exc()
         code = 1
-    exec(job["after"], {})
     sys.stdout.flush(); sys.stderr.flush()
     os._exit(code)
 
@@ -130,15 +128,6 @@ class Ended:
             if line.strip() and not line.endswith("…") and not line.startswith("Loading weights")
         ]
 
-    def failed_in_one_line(self, *said: str, code: int = 2) -> None:
-        assert self.code == code, self.stderr
-        assert self.stdout == ""
-        assert "Traceback" not in self.stderr
-        assert len(self.lines) == 1, self.stderr
-        assert self.lines[0].startswith("fairspan: ")
-        for part in said:
-            assert part in self.lines[0]
-
 
 @dataclass(frozen=True)
 class Started:
@@ -154,9 +143,7 @@ class Started:
 
     def wait(self) -> Ended:
         code = self.commands.ask({"wait": self.pid})
-        return Ended(
-            code, self.stdout.read_text(encoding="utf-8"), self.stderr.read_text(encoding="utf-8")
-        )
+        return Ended(code, self.stdout.read_text("utf-8"), self.stderr.read_text("utf-8"))
 
 
 class Commands:
@@ -183,20 +170,14 @@ class Commands:
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
-    def start(self, folder: Path, *words: str | Path, before: str = "", after: str = "") -> Started:
-        """Run `fairspan` with these words in the folder, after some code of the test and before
-        some more."""
+    def start(self, folder: Path, *words: str | Path, before: str = "") -> Started:
+        """Run `fairspan` with these words in the folder, after some code of the test."""
         self.count += 1
         out, err = self.logs / f"{self.count}.out", self.logs / f"{self.count}.err"
         out.touch()
         err.touch()
-        job = {
-            "folder": str(folder),
-            "words": list(map(str, words)),
-            "stdout": str(out),
-            "stderr": str(err),
-        }
-        return Started(self, self.ask({**job, "before": before, "after": after}), out, err)
+        job = {"folder": str(folder), "words": list(map(str, words)), "before": before}
+        return Started(self, self.ask({**job, "stdout": str(out), "stderr": str(err)}), out, err)
 
 
 def stored(store: Path) -> int:
@@ -209,18 +190,6 @@ def stored(store: Path) -> int:
     ):
         return int(opened.execute("SELECT count(*) FROM vectors").fetchone()[0])
     return 0
-
-
-def assert_sound(store: Path) -> None:
-    with closing(sqlite3.connect(store)) as opened:
-        assert opened.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-def wait_for(store: Path, count: int) -> None:
-    end = time.monotonic() + 120
-    while stored(store) < count:
-        assert time.monotonic() < end, f"the store did not reach {count} vectors"
-        time.sleep(0.001)
 
 
 def header_of(run: Path) -> dict[str, Any]:

@@ -13,15 +13,9 @@ import pytest
 
 import fairspan
 from fairspan.corpus.corpus import Corpus
-from fairspan.studies.logs import read_log
 from tests.builders.commands import Run
 from tests.builders.tiny import words
 from tests.corpus.test_corpus import write_folder
-
-Words = list[str | Path]
-
-LENGTH = 10
-SEGMENTS = 12
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +27,7 @@ def model(save_tiny: Callable[..., Path]) -> Path:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve segments of ten words in two languages."""
     texts = {
-        language: {f"a{k}": words(LENGTH, seed=100 * number + k) for k in range(SEGMENTS)}
+        language: {f"a{k}": words(10, seed=100 * number + k) for k in range(12)}
         for number, language in enumerate(("en", "de"))
     }
     return write_folder(tmp_path_factory.mktemp("corpus") / "articles", texts)
@@ -43,85 +37,23 @@ TREATMENTS = "plain,paper+basket_size=4"
 
 
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> Words:
+def usual(model: Path, corpus: Path) -> list[str]:
     """Four sets of three in two treatments."""
     return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
-def test_sets_by_size(run: Run, usual: Words) -> None:
-    done = run(*usual, "--sets", "3:3", "--dry-run", "--json").ok
-    documents = 9
-    segments = 9
-    assert json.loads(done.out)["stages"][0]["texts"] == documents + segments
-    said = "sets takes a number, or pairs such as 3:167,4:42, got 'many'"
-    run(*usual, "--sets", "many").is_one_line(said)
-
-
-def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
-    run: Run, usual: Words, tmp_path: Path
-) -> None:
-    done = run(*usual, "--out", "here").ok
-    log = read_log(tmp_path / "here")
-    assert log.status == "complete"
-    assert log.rows.height == 2 * 4 * 3 * 3
-    for card in log.view.cards:
-        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in " ".join(
-            done.out.split()
-        )
-    assert done.out.rstrip().endswith("log: here")
-    assert "loading" not in done.out
-    assert "Coefficients of" not in done.out
-    assert "Coefficients of" in run(*usual, "--out", "here", "--verbose").out
-    assert done.err.startswith("loading ")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
-    told = run(*usual, "--out", tmp_path / "here", "--json").out
-    said = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert said == json.loads(json.dumps({**log.to_dict(), "folder": said["folder"]}))
-    assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS.split(",")
-    assert said["families"][0]["sets"] == 4
-    assert said["families"][0]["documents"] == 12
-
-
-@pytest.mark.slow
-def test_all_measures_languages_and_plans(run: Run, usual: Words, tmp_path: Path) -> None:
-    more = "--languages en,de --mixed de:en --measures representation,retention,attention"
-    more += " --treatments plain --sizes 2 --out here"
-    done = run(*usual, *more.split(), "--json").ok
-    said = json.loads(done.out)
-    assert [(cell["measure"], cell["lead"], cell["later"]) for cell in said["families"]] == [
-        (measure, lead, later)
-        for measure in ("representation", "retention")
-        for lead, later in (("en", "en"), ("de", "de"), ("de", "en"))
-    ]
-    measures = set(read_log(tmp_path / "here").rows["measure"])
-    assert measures == {"representation", "retention", "attention_basket"}
-    shown = run(*usual, *more.split()).ok
-    assert "Attention of the pooled row in %" in shown.out
-
-
-def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: Path) -> None:
+def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str], tmp_path: Path) -> None:
     """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2;
     two treatments."""
-    done = run(*usual, "--dry-run", "--json").ok
-    said = json.loads(done.out)
-    assert said["stages"] == [
-        {"name": name, "texts": 12 + 12, "tokens": 12 * 32 + 12 * 12}
-        for name in TREATMENTS.split(",")
-    ]
-    assert said["tokens"] == 2 * (12 * 32 + 12 * 12)
+    said = json.loads(run(*usual, "--dry-run", "--json").ok.out)
+    stage = {"texts": 12 + 12, "tokens": 12 * 32 + 12 * 12}
+    assert said["stages"] == [{"name": name, **stage} for name in TREATMENTS.split(",")]
+    assert said["tokens"] == 2 * stage["tokens"]
     assert run(*usual, "--dry-run").out.rstrip().endswith("\n1,056 tokens to embed")
+    # Three sets of three.
+    fewer = json.loads(run(*usual, "--sets", "3:3", "--dry-run", "--json").out)
+    assert fewer["stages"][0]["texts"] == 9 + 9
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_picture_is_drawn_beside_the_results(run: Run, usual: Words, tmp_path: Path) -> None:
-    """Of sets that share segments: 12 segments make 4 disjoint sets of 3; of 6, two share."""
-    pytest.importorskip("matplotlib")
-    done = run(*usual, "--sets", "6", "--picture", "profiles.png", "--json").ok
-    said = json.loads(done.out)
-    assert said["coefficients"][0]["inference"] == "two-way"
-    assert any("clustered on sets and on segments" in note for note in said["notes"])
-    assert "picture: profiles.png" in done.err
-    assert (tmp_path / "profiles.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
@@ -135,7 +67,7 @@ def test_a_picture_is_drawn_beside_the_results(run: Run, usual: Words, tmp_path:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: Words, options: str, said: str
+    run: Run, usual: list[str], options: str, said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works. Progress may come
     before the line."""
@@ -159,40 +91,27 @@ def test_segments_without_translation_are_refused_unless_partial(
     assert log.status == "complete"
 
 
-LATIN = dict.fromkeys(("en", "de", "it"), "LATIN")
-SCRIPTS = {**LATIN, "zh": "CJK", "ko": "HANGUL", "hi": "DEVANAGARI"}
+# Of its letters, vowel signs included, 95 % are in this script: names and units may be in another.
+SCRIPTS = dict.fromkeys(("en", "de", "it"), "LATIN") | {
+    "zh": "CJK",
+    "ko": "HANGUL",
+    "hi": "DEVANAGARI",
+}
 
 
-@pytest.fixture(scope="module")
-def sample() -> Corpus:
-    return Corpus.read("sample")
-
-
-def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
-    """NFC, one paragraph, single spaces, no control characters, and an end where one ends a
-    sentence."""
-    for segment in sample.segments:
-        assert unicodedata.is_normalized("NFC", segment.text), segment.id
-        assert segment.text == " ".join(segment.text.split()), segment.id
-        assert not any(
-            unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn")
-            for character in segment.text
-        )
-        assert segment.text[-1] in ".!?。！？।", (segment.id, segment.language)
-
-
-@pytest.mark.parametrize("language", SCRIPTS)
-def test_texts_of_the_sample_are_in_their_script(sample: Corpus, language: str) -> None:
-    """Letters and vowel signs of that script, but for a foreign name or unit: at least 95 % in
-    every text."""
-    for id in sample.ids():
-        letters = [
-            c
-            for c in sample.text(id, language)
-            if c.isalpha() or unicodedata.category(c).startswith("M")
-        ]
-        own = sum(unicodedata.name(letter).split()[0] == SCRIPTS[language] for letter in letters)
-        assert own >= 0.95 * len(letters), id
+def test_texts_of_the_sample_are_clean() -> None:
+    """NFC, one paragraph, single spaces, no control characters, an end where one ends a sentence,
+    and in their script."""
+    for segment in Corpus.read("sample").segments:
+        text, categories = segment.text, list(map(unicodedata.category, segment.text))
+        assert unicodedata.is_normalized("NFC", text), segment.id
+        assert text == " ".join(text.split()), segment.id
+        assert not {"Cc", "Cf", "Co", "Cn"} & set(categories)
+        assert text[-1] in ".!?。！？।", (segment.id, segment.language)
+        letters = [c for c, kind in zip(text, categories, strict=True) if kind[0] in "LM"]
+        script = SCRIPTS[segment.language]
+        inside = sum(unicodedata.name(letter).split()[0] == script for letter in letters)
+        assert inside >= 0.95 * len(letters), segment.id
 
 
 def test_an_audit_of_the_default_model_needs_no_options(run: Run) -> None:
@@ -202,3 +121,15 @@ def test_an_audit_of_the_default_model_needs_no_options(run: Run) -> None:
     done = run("audit", "--dry-run", "--treatments", "plain").ok
     cut = "the model's 256 tokens: 48 of 48 segments were cut to their first 62 tokens; set opening"
     assert cut in done.out + done.err
+
+
+def test_a_picture_and_all_tables_are_shown(run: Run, usual: list[str], tmp_path: Path) -> None:
+    """Of sets that share segments: 12 segments make 4 disjoint sets of 3; of 6, two share."""
+    done = run(*usual, "--sets", "6", "--picture", "profiles.png", "--json").ok
+    said = json.loads(done.out)
+    assert said["coefficients"][0]["inference"] == "two-way"
+    assert (said["families"][0]["sets"], said["families"][0]["documents"]) == (6, 18)
+    assert "picture: profiles.png" in done.err
+    assert (tmp_path / "profiles.png").stat().st_size > 1000
+    brief, verbose = (run(*usual, "--sets", "6", *more).ok for more in ([], ["--verbose"]))
+    assert ("Coefficients of" in brief.out, "Coefficients of" in verbose.out) == (False, True)

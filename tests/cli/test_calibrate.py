@@ -24,28 +24,31 @@ def folder(save_tiny: Callable[..., Path]) -> Path:
 
 
 def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on
-    stderr."""
-    options = ["--preset", "retrieval+basket_size=7+layers=[1,3]+temperature=0.9"]
-    done = run("calibrate", folder, tmp_path / "fair", *options, "--json").ok
-    said = json.loads(done.out)
+    """The same vectors as `fairspan.calibrate` with the same fields, from both calls that the last
+    line prints."""
+    out = tmp_path / "fair"
+    preset = "retrieval+basket_size=7+layers=[1,3]+temperature=0.9"
     wanted = fairspan.Calibration.preset("retrieval").but(
         basket_size=7, layers=[1, 3], temperature=0.9
     )
-    assert fairspan.Calibration.from_dict(said["calibration"]) == wanted
+    done = run("calibrate", folder, tmp_path / "json", "--preset", preset, "--json").ok
+    assert fairspan.Calibration.from_dict(json.loads(done.out)["calibration"]) == wanted
+    last = run("calibrate", folder, out, "--preset", preset).ok.out.strip().splitlines()[-1]
+    calls = re.findall(r"(?:SentenceTransformer|fairspan\.load)\(.*?\)", last)
+    assert len(calls) == 2
     text = words(40)
     model = SentenceTransformer(str(folder), device="cpu")
     by_library = fairspan.calibrate(model, wanted).encode(text)
-    assert np.array_equal(fairspan.load(tmp_path / "fair", device="cpu").encode(text), by_library)
+    for call in calls:
+        loaded = eval(call, {"SentenceTransformer": SentenceTransformer, "fairspan": fairspan})
+        assert np.array_equal(loaded.to("cpu").encode(text), by_library)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("--preset papre", "there is no treatment 'papre': begin with fair"),
-        ("--preset paper+basket_size=0", "basket_size must be a whole number of at least 1, got 0"),
         ("--preset paper+layers=9", "layers=9 asks for more than the model's 4 layers"),
-        ("--preset tempscale+temperature=warm", "got 'warm'"),
         ("--preset chunk-mean", "preset takes a calibration, such as fair"),
     ],
 )
@@ -59,7 +62,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(
 def test_nothing_is_written_over(run: Run, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep", encoding="utf-8")
     run("calibrate", folder, tmp_path).is_one_line("is not an empty folder: choose another")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.txt"]
+    for out in ("mine.txt/a/b", "x" * 300):
+        run("calibrate", folder, tmp_path / out).is_one_line("cannot be written")
+    assert [file.name for file in tmp_path.rglob("*")] == ["mine.txt"]
 
 
 def test_a_model_is_written_into_an_empty_folder(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -72,36 +77,14 @@ def test_a_model_is_written_into_an_empty_folder(run: Run, folder: Path, tmp_pat
     assert fairspan.load(tmp_path / "fair").encode("w1").shape == (32,)
 
 
-def test_the_last_line_opens_the_model(run: Run, folder: Path, tmp_path: Path) -> None:
-    """Both of its calls, as they are printed."""
-    out = tmp_path / "fair"
-    done = run("calibrate", folder, out, "--preset", "tiles-64").ok
-    last = done.out.strip().splitlines()[-1]
-    calls = re.findall(r"(?:SentenceTransformer|fairspan\.load)\(.*?\)", last)
-    names = {"SentenceTransformer": SentenceTransformer, "fairspan": fairspan}
-    vectors = [eval(call, names).encode("w1 w2") for call in calls]
-    assert len(vectors) == 2
-    assert np.array_equal(*vectors)
-
-
-@pytest.mark.parametrize("out", ["file/fair", "file/a/b", "x" * 300])
-def test_a_place_that_cannot_be_is_one_line(
-    run: Run, folder: Path, tmp_path: Path, out: str
-) -> None:
-    (tmp_path / "file").write_text("keep", encoding="utf-8")
-    run("calibrate", folder, tmp_path / out).is_one_line("cannot be written")
-    assert [file.name for file in tmp_path.rglob("*")] == ["file"]
-
-
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(errno.ENOSPC, "No space left on device"),
         OSError(errno.EROFS, "Read-only file system"),
         RuntimeError("I/O error: No space left on device (os error 28)\nand more"),
     ],
-    ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
+    ids=lambda error: type(error).__name__,
 )
 def test_nothing_is_left_of_a_model_that_cannot_be_written(
     run: Run,

@@ -46,25 +46,23 @@ print(json.dumps([run(words) for words in json.load(sys.stdin)]))
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder with a corpus, a task, a document and what looks like a model."""
     folder = tmp_path_factory.mktemp("place")
-    (folder / "file").write_text("x", encoding="utf-8")
-    (folder / "page.md").write_text("# One\n\nw1\n\n# Two\n\nw2\n", encoding="utf-8")
-    (folder / "model").mkdir()
-    (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
+    files = {
+        "file": "x",
+        "page.md": "# One\n\nw1\n\n# Two\n\nw2\n",
+        "model/modules.json": "[]",
+        "empty.jsonl": "",
+        "cut.parquet": "PAR1",
+        "body.jsonl": '{"id": "a", "body": "w1"}',
+    }
     for name, count in (("corpus", 4), ("many", 20)):
-        (folder / name).mkdir()
-        texts = [
-            " ".join(f"w{number} w1 w{place}." for place in range(20)) for number in range(count)
-        ]
-        lines = [json.dumps({"id": f"{number}", "text": text}) for number, text in enumerate(texts)]
-        (folder / name / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "empty.jsonl").write_text("", encoding="utf-8")
-    (folder / "cut.parquet").write_bytes(b"PAR1")
-    (folder / "body.jsonl").write_text('{"id": "a", "body": "w1"}', encoding="utf-8")
-    write_beir(
-        folder / "task",
-        [{"id": "1", "text": "w1 w2"}],
-        [{"id": "q", "text": "w1", "document": "2"}],
-    )
+        texts = [" ".join(f"w{number} w1 w{k}." for k in range(20)) for number in range(count)]
+        rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        files[f"{name}/en.jsonl"] = "\n".join(map(json.dumps, rows))
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    document, query = {"id": "1", "text": "w1 w2"}, {"id": "q", "text": "w1", "document": "2"}
+    write_beir(folder / "task", [document], [query])
     return folder
 
 
@@ -86,40 +84,28 @@ MISTAKES = [
     ("embed model empty.jsonl out", "empty.jsonl holds no rows"),
     ("embed model cut.parquet out", "cut.parquet is not a Parquet file"),
     ("embed model body.jsonl out", "body.jsonl, line 1: there is no field 'text'."),
-    (f"{EMBED} --text-field body", "en.jsonl, line 1 to 4: there is no field 'body'"),
     *((f"{words} --device cuda", NOT_THERE) for words in (*GOOD[:6], "serve model --port 0")),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
     ("evaluate model --corpus cut.parquet", "cut.parquet is not a Parquet file"),
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     (f"{AUDIT} --languages en,xx", "has no language 'xx'"),
-    (f"{AUDIT} --treatments papre", "there is no treatment 'papre'"),
-    (f"{AUDIT} --sizes two", "--sizes takes whole numbers such as 3,4, got 'two'"),
     (f"{AUDIT} --out file", "file cannot be written: file is no folder that you may write into"),
     (f"{AUDIT} --out file/run", "file/run cannot be written: "),
     (f"{AUDIT} --store file/store", "file/store cannot be written: "),
     (f"{AUDIT} --picture file/p.png", "file/p.png cannot be written: "),
     (f"{AUDIT} --max-seq-length 0", "max_seq_length must be a whole number of at least 1, got 0"),
-    ("evaluate model --corpus corpus --dtype int3", "there is no dtype 'int3'"),
     (f"{AUDIT} --device gpu", "there is no device 'gpu'"),
-    (f"{AUDIT} --out=", "--out is empty: give it a value, or omit it"),
     ("audit nowhere/at-all --corpus corpus", "nowhere/at-all could not be loaded: "),
-    ("audit corpus --corpus corpus", "it has neither modules.json nor config.json"),
     ("evaluate model nowhere", "there is no task 'nowhere'"),
     ("evaluate model task", "there is no document '2' in corpus.jsonl"),
-    ("evaluate model --corpus corpus --metrics good", "good"),
     ("serve nowhere/at-all --port 0", "nowhere/at-all could not be loaded: "),
     ("serve model --port 70000", "port must be from 0 to 65535, got 70000"),
-    ("serve model --preset tiels", "there is no treatment 'tiels'"),
     ("serve model --max-inputs 0", "max_inputs must be a whole number of at least 1"),
     ("tune model nowhere", "there is no task 'nowhere'"),
-    (f"{TUNE} --languages xx", "has no language 'xx'"),
     (f"{TUNE} --guard nowhere", "there is no task 'nowhere'"),
-    (f"{TUNE} --guard passages", "passages is named twice"),
     ("tune model --corpus corpus", "corpus asks about 4 documents, and tune needs at least 20"),
     (f"{TUNE} --metrics good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
-    (f"{TUNE} --margin nan", "margin must be from 0 to below 1, got nan"),
-    ("collapse model --corpus corpus --language xx", "has no language 'xx'"),
     (
         "collapse model --corpus corpus --treatments tempscale+temperature=2",
         "above 0 and at most 1, got 2",
@@ -131,11 +117,8 @@ MISTAKES = [
     ("calibrate model file/out", "file/out cannot be written: "),
     ("calibrate model out --max-seq-length 0", "max_seq_length must be"),
     ("calibrate model out --calibration nowhere.json", "nowhere.json"),
-    ("calibrate model out --calibration corpus", "there is no file corpus/calibration.json"),
     ("calibrate model out --calibration file", "file: not JSON"),
-    ("calibrate model out --calibration file --preset paper", "preset and calibration"),
     ("export model x.onnx", "a model is exported to a folder: use 'x' for 'x.onnx'"),
-    ("export model x --side both", "Invalid value"),
 ]
 
 
@@ -143,12 +126,11 @@ MISTAKES = [
 def ended(place: Path) -> dict[str, tuple[int, str]]:
     """The exit code and what was said on stderr, for every command."""
     commands = [*(words for words, _ in MISTAKES), *GOOD]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "300"}
     done = subprocess.run(
         [sys.executable, "-c", LIGHT],
         input=json.dumps([command.split() for command in commands]),
         cwd=place,
-        env=environment,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "300"},
         capture_output=True,
         text=True,
         check=True,

@@ -23,25 +23,21 @@ def model(save_tiny: Callable[..., Path]) -> Path:
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     file = tmp_path / "page.md"
-    file.write_text(
-        "\n\n".join(f"# T{n}\n\n{words(20 + n, n)}" for n in range(3)), encoding="utf-8"
-    )
+    sections = [f"# T{n}\n\n{words(20 + n, n)}" for n in range(3)]
+    file.write_text("\n\n".join(sections), encoding="utf-8")
     return file
 
 
 def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: Path) -> None:
     done = run("inspect", model, page).ok
     said = json.loads(run("inspect", model, page, "--json").out)
-    assert [one["title"] for one in said["segments"]] == ["T0", "T1", "T2"]
+    assert [segment["title"] for segment in said["segments"]] == ["T0", "T1", "T2"]
     assert len(said["readings"]) == 6
-    for one in said["readings"]:
-        numbers = rf"{one['segment']} T.* {one['share']:.1%} {one['representation']:.3f}".replace(
-            "-", "−"
-        )
-        assert re.search(numbers.replace("%", "\u00a0%"), done.out)
-    assert "This is one document" in done.out
-    assert "run fairspan audit" in done.out
-    assert "page.md as embedded by" in done.out
+    for row in said["readings"]:
+        numbers = f"{row['segment']} T.* {row['share']:.1%} {row['representation']:.3f}"
+        assert re.search(numbers.replace("-", "−").replace("%", "\u00a0%"), done.out)
+    for part in ("This is one document", "run fairspan audit", "page.md as embedded by"):
+        assert part in done.out
     assert "3 segments by headings" in done.out
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import changes, compare, read_log
 from tests.builders.commands import Run
@@ -33,17 +32,13 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("runs")
+    some: tuple[str, ...] = ("plain", "paper")
+    stopped = {"asked": TREATMENTS, "run": "m-stopped", "status": "interrupted"}
     return Runs(
         audit=audited(folder / "audit", run="m-audit"),
         evaluation=searched(folder / "evaluation", run="m-evaluation"),
         length=studied(folder / "length", run="m-length"),
-        stopped=audited(
-            folder / "stopped",
-            ("plain", "paper"),
-            asked=TREATMENTS,
-            run="m-stopped",
-            status="interrupted",
-        ),
+        stopped=audited(folder / "stopped", some, **stopped),
     )
 
 
@@ -56,30 +51,21 @@ def no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"fairspan.studies.{study}.view.view_of", forbidden)
 
 
-def files_under(folder: Path) -> list[str]:
-    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-
-
 def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     """Named after charts and tables; stdout has nothing but the JSON."""
     out = tmp_path / "new" / "page.html"
-    options = ["--figures", "f", "--tables", "t", "--json", "--figure-formats"]
-    done = run(
-        "report", runs.audit.folder, "--out", out, "--title", "Ours & yours", *options, "svg, png"
-    ).ok
+    typed = ["--out", out, "--title", "Ours & yours", "--figures", "f", "--tables", "t", "--json"]
+    done = run("report", runs.audit.folder, *typed, "--figure-formats", "svg").ok
     written = json.loads(done.out)
     assert written["page"] == [str(out)]
     assert "<h1>Ours &amp; yours</h1>" in Page(out).source
     shown = runs.audit.view
-    charts = {f"{chart.name}.{kind}" for chart in shown.charts() for kind in ("svg", "png")}
-    assert {Path(file).name for file in written["figures"]} == charts
-    tables = {f"{table.name}.csv" for table in shown.tables()}
-    assert {Path(file).name for file in written["tables"]} == tables
+    charts = {f"f/{chart.name}.svg" for chart in shown.charts()}
+    assert set(written["figures"]) == charts
+    assert set(written["tables"]) == {f"t/{table.name}.csv" for table in shown.tables()}
     for kind, folder in (("figures", "f"), ("tables", "t")):
-        assert sorted(written[kind]) == [
-            str(Path(folder) / name) for name in files_under(tmp_path / folder)
-        ]
-        assert all((tmp_path / file).stat().st_size for file in written[kind])
+        assert sorted(written[kind]) == sorted(map(str, Path(folder).iterdir()))
+        assert all(Path(file).stat().st_size for file in written[kind])
 
 
 def test_the_page_of_one_run_lies_in_its_folder(run: Run, tmp_path: Path) -> None:
@@ -103,21 +89,23 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
-        ("audit --figures f --figure-formats gif", "gif"),
-        (
-            "audit --figures f --figure-formats ,",
-            "--figure-formats takes words such as",
-        ),
-        ("audit --figure-formats svg", "figure_formats would do nothing without figures"),
-        ("nowhere", "nowhere is not the folder of a run: it has no run.json"),
+        ("report audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
+        ("report audit --figures f --figure-formats gif", "gif"),
+        ("report audit --figures f --figure-formats ,", "--figure-formats takes words such as"),
+        ("report audit --figure-formats svg", "figure_formats would do nothing without figures"),
+        ("report nowhere", "nowhere is not the folder of a run: it has no run.json"),
+        ("report length --inference z", "inference"),
+        ("report evaluation --inference z", "inference"),
+        ("compare evaluation audit", "the run m-audit is a run of audit: only runs of evaluate"),
+        ("compare evaluation --treatments=", "--treatments is empty"),
+        ("compare evaluation nowhere", "nowhere is not the folder of a run"),
     ],
 )
 def test_mistakes_are_one_line_before_any_statistics(
     run: Run, runs: Runs, tmp_path: Path, words: str, said: str
 ) -> None:
-    run("report", *runs.typed(words)).is_one_line(said)
-    assert files_under(tmp_path) == []
+    run(*runs.typed(words)).is_one_line(said)
+    assert list(tmp_path.iterdir()) == []
     assert not (runs.audit.folder / "report.html").exists()
 
 
@@ -131,18 +119,6 @@ def test_a_run_is_analysed_anew_without_its_model(run: Run, runs: Runs, tmp_path
         assert sentence in Page(tmp_path / "page.html").text
 
 
-@pytest.mark.parametrize("words", ["length --inference z", "evaluation --inference z"])
-def test_what_another_study_analyses_is_one_line(run: Run, runs: Runs, words: str) -> None:
-    run("report", *runs.typed(words)).is_one_line(words.split("--")[1].split()[0])
-
-
-def printed_cells(out: str, table: Table) -> None:
-    assert table.title in out
-    for row in table.rows:
-        cells = row[len(table.heads) :]
-        assert any(all(cell in line for cell in cells) for line in out.splitlines()), row
-
-
 def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
     """What is brief is printed, and everything is in the JSON."""
     log = runs.evaluation
@@ -150,28 +126,14 @@ def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
     done = run("compare", log.folder).ok
     brief, *others = tables
     assert brief.brief
-    printed_cells(done.out, brief)
+    assert brief.title in done.out
+    for row in brief.rows:
+        cells = row[len(brief.heads) :]
+        assert any(all(cell in line for cell in cells) for line in done.out.splitlines()), row
     assert others
     assert not any(table.brief or table.title in done.out for table in others)
     told = json.loads(run("compare", log.folder, "--json").out)
     assert list(told) == ["format", "verdicts", *(table.name for table in tables)]
     assert [len(told[table.name]) for table in tables] == [len(table.frame) for table in tables]
-    assert [f"{one.name}: {one.sentence}" for one in changes(log)] == done.out.splitlines()[
-        : len(told["verdicts"])
-    ]
-
-
-@pytest.mark.usefixtures("no_statistics")
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("audit", "the run m-audit is a run of audit: only runs of evaluate are compared."),
-        ("evaluation audit", "the run m-audit is a run of audit: only runs of evaluate are"),
-        ("length", "the run m-length is a run of collapse: only runs of evaluate are compared."),
-        ("evaluation --treatments=", "--treatments is empty"),
-        ("nowhere", "nowhere is not the folder of a run"),
-        ("evaluation nowhere", "nowhere is not the folder of a run"),
-    ],
-)
-def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: str, said: str) -> None:
-    run("compare", *runs.typed(words)).is_one_line(said)
+    verdicts = [f"{change.name}: {change.sentence}" for change in changes(log)]
+    assert done.out.splitlines()[: len(told["verdicts"])] == verdicts

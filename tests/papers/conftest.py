@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.builders.commands import Said
+from tests.builders.mteb_tasks import mteb, search  # noqa: F401
 
 PAPERS = Path(__file__).parents[2] / "papers"
 sys.path.insert(0, str(PAPERS))
 
 Script = Callable[..., Said]
-
-
-@pytest.fixture(scope="session")
-def mteb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """mteb, which makes the folder of its default cache when it is imported."""
-    if find_spec("mteb") is None:
-        pytest.skip("needs mteb: pip install 'fairspan[mteb]'")
-    datasets = pytest.importorskip("datasets")
-    from fairspan.retrieval.mteb_reading import mteb_library
-
-    datasets.disable_progress_bars()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        library = mteb_library()
-    yield library
-    datasets.enable_progress_bars()
 
 
 @pytest.fixture
@@ -53,9 +37,15 @@ def script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return call
 
 
-def written_commands(name: str) -> list[Sequence[str]]:
-    """What is typed after a script in its docstring and in docs/papers.md."""
-    start = f"    python papers/{name} "
-    pages = (PAPERS / name, PAPERS.parent / "docs" / "papers.md")
-    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
-    return [shlex.split(line.removeprefix(start)) for line in lines if line.startswith(start)]
+@pytest.fixture
+def model(save_tiny: Callable[..., Path]) -> Path:
+    """A tiny model in a folder."""
+    return save_tiny("bert", "mean")
+
+
+def refused(said: Said, reason: str) -> None:
+    """A mistake: exit code 2 and one line, after what may be progress."""
+    assert (said.code, said.out) == (2, ""), said.err
+    assert re.match(r"\w+\.py: ", said.last)
+    assert reason in said.last
+    assert len(re.findall(r"^\w+\.py: ", said.err, re.MULTILINE)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +12,9 @@ import fairspan
 import lc_map
 from tests.builders.verbs import article
 from tests.corpus.test_corpus import write
-from tests.papers.conftest import Script, written_commands
+from tests.papers.conftest import Script, refused
 
 pytest.importorskip("sklearn")
-
-
-@pytest.fixture
-def model(save_tiny: Callable[..., Path]) -> Path:
-    return save_tiny("bert", "mean")
 
 
 def corpus(file: Path, count: int, sentences: int) -> Path:
@@ -56,14 +50,12 @@ def test_several_corpora_are_read_whole(script: Script, model: Path, tmp_path: P
 
 def test_one_corpus_is_cut(script: Script, model: Path, tmp_path: Path) -> None:
     file = corpus(tmp_path / "a.jsonl", 6, 12)
-    typed = (file, "--lengths", "40,10", "--out", tmp_path / "out")
-    assert script(lc_map, model, *typed).ok
+    assert script(lc_map, model, file, "--lengths", "40,10", "--out", tmp_path / "out").ok
     distances = pl.read_csv(tmp_path / "out" / "distances.csv")
     assert distances["set"].to_list() == ["10 tokens", "40 tokens"]
     assert distances["tokens"].to_list() == [10, pytest.approx(40, rel=0.2)]
-    points = pl.read_csv(tmp_path / "out" / "map.csv")
-    by_set = points.partition_by("set")
-    assert by_set[0]["document"].to_list() == by_set[1]["document"].to_list()
+    short, long = pl.read_csv(tmp_path / "out" / "map.csv").partition_by("set")
+    assert short["document"].to_list() == long["document"].to_list()
 
 
 def test_bad_input_is_one_line(script: Script, model: Path, tmp_path: Path) -> None:
@@ -74,14 +66,4 @@ def test_bad_input_is_one_line(script: Script, model: Path, tmp_path: Path) -> N
         ([few, "--texts", "0"], "texts must be a whole number of at least 1, got 0"),
         ([tmp_path / "nowhere.jsonl"], "nowhere.jsonl"),
     ):
-        said = script(lc_map, model, *typed, "--out", tmp_path / "out")
-        assert said.code == 2
-        assert said.last.startswith("lc_map.py: ")
-        assert reason in said.last
-
-
-def test_written_commands_are_accepted() -> None:
-    commands = written_commands("lc_map.py")
-    assert commands
-    for typed in commands:
-        lc_map.app.parse_args(typed)
+        refused(script(lc_map, model, *typed, "--out", tmp_path / "out"), reason)

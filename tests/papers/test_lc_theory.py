@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,8 @@ from fairspan.encoding.spectra import spectra
 from fairspan.encoding.tokens import ModelTokens
 from tests.attention.spectrum_by_matrices import matrices
 from tests.builders.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
-from tests.papers.conftest import Script, written_commands
+from tests.corpus.test_corpus import write
+from tests.papers.conftest import Script, refused
 from tests.stats.test_geometry import pairs_mean, unit
 
 Make = Callable[..., SentenceTransformer]
@@ -36,20 +35,19 @@ TYPED = ["--bin", "20", "--temperatures", "0.5,1"]
 
 
 @pytest.fixture
-def model(save_tiny: Callable[..., Path]) -> Path:
-    return save_tiny("bert", "mean")
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    file = tmp_path / "corpus.jsonl"
-    file.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS), encoding="utf-8")
-    return file
+    return write(tmp_path / "corpus.jsonl", [{"text": text} for text in TEXTS])
 
 
 def written(folder: Path) -> dict[tuple[Any, ...], float]:
     """theory.csv by measure, temperature, length and layer."""
     return {row[:4]: row[5] for row in pl.read_csv(folder / "theory.csv").rows()}
+
+
+def rows_of_words(model: SentenceTransformer, text: str) -> np.ndarray:
+    """The raw embedding of each word."""
+    matrix = model.transformers_model.get_input_embeddings().weight.detach().double().numpy()
+    return np.stack([matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()])
 
 
 def test_means_of_each_length_by_hand(
@@ -62,19 +60,15 @@ def test_means_of_each_length_by_hand(
     for temperature in (0.5, 1.0):
         treated = fairspan.calibrate(plain, "tempscale", temperature=temperature)
         for length, texts in IN_BINS.items():
-            layers = np.array(
-                [[layer.sigma_a.mean() for layer in text] for text in matrices(treated, texts)]
-            )
-            for layer, by_hand in enumerate(layers.mean(0), start=1):
-                found = values["sigma_a", temperature, length, layer]
-                assert found == pytest.approx(by_hand, rel=1e-5)
-                bound = values["theorem_2", temperature, length, layer]
-                assert values["filter_rate", temperature, length, layer] <= bound
+            layers = [[layer.sigma_a.mean() for layer in text] for text in matrices(treated, texts)]
+            for layer, by_hand in enumerate(np.mean(layers, axis=0), start=1):
+                key = (temperature, length, layer)
+                assert values["sigma_a", *key] == pytest.approx(by_hand, rel=1e-5)
+                assert values["filter_rate", *key] <= values["theorem_2", *key]
     for length, texts in IN_BINS.items():
         for layer in (1, 4):
             by_hand = np.mean([rate(plain, text, layer) for text in texts])
-            found = values["filter_rate", 1.0, length, layer]
-            assert found == pytest.approx(by_hand, abs=1e-4)
+            assert values["filter_rate", 1.0, length, layer] == pytest.approx(by_hand, abs=1e-4)
     assert (values["sigma_a", 0.5, 0, 4] - values["sigma_a", 1.0, 0, 4]) ** 2 > 1e-6, "the premise"
     assert {key[3] for key in values if key[0] == "hc_dc"} == {0, 1, 2, 3, 4}
     assert (tmp_path / "out" / "theory.png").stat().st_size > 1000
@@ -97,12 +91,8 @@ def test_words_and_repetitions(script: Script, model: Path, corpus: Path, tmp_pa
     assert script(lc_theory, model, corpus, *typed, "--out", tmp_path / "out").ok
     values = written(tmp_path / "out")
     plain = fairspan.load(model)
-    matrix = plain.transformers_model.get_input_embeddings().weight.detach().double().numpy()
     for length in (0, 20):
-        means = [
-            np.mean([matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()], axis=0)
-            for text in IN_BINS[length]
-        ]
+        means = [rows_of_words(plain, text).mean(axis=0) for text in IN_BINS[length]]
         assert values["words", None, length, None] == pytest.approx(pairs_mean(means), abs=1e-6)
     assert ("words", None, 40, None) not in values
     repeated = [key[2] for key in values if key[:2] == ("repeated", 1.0)]
@@ -116,34 +106,6 @@ def test_repeated_words_by_hand(minilm: SentenceTransformer) -> None:
     assert [row[2] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     pair = unit(np.stack([minilm.encode(" ".join([word] * 8)) for word in ("dog", "cat")]))
     assert rows[3][5] == pytest.approx(float(pair[0] @ pair[1]), abs=1e-5)
-
-
-@pytest.mark.slow
-def test_an_interrupted_command_continues(
-    script: Script, model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a bin needs is computed once."""
-    counts: list[int] = []
-
-    def counted(model: Any, texts: list[str], **options: Any) -> Iterator[Any]:
-        if len(counts) == 4:
-            counts.append(0)
-            raise KeyboardInterrupt
-        counts.append(len(texts))
-        return spectra(model, texts, **options)
-
-    monkeypatch.setattr(lc_theory, "spectra", counted)
-    typed = (model, corpus, *TYPED, "--out", tmp_path / "out")
-    said = script(lc_theory, *typed)
-    assert (said.code, said.last) == (130, "interrupted: the same command continues from here.")
-    assert script(lc_theory, *typed).ok
-    assert counts == [3, 4, 1, 3, 0, 4, 1]
-    first = (tmp_path / "out" / "theory.csv").read_bytes()
-    assert script(lc_theory, *typed).ok
-    assert (tmp_path / "out" / "theory.csv").read_bytes() == first
-    assert len(counts) == 7
-    assert script(lc_theory, *typed, "--prompt", "w1 ").ok
-    assert len(counts) == 13, "another prompt, other spectra"
 
 
 # Bounds
@@ -176,18 +138,6 @@ def test_theorem_3_by_hand() -> None:
     assert bound(10, 0.7).item() == pytest.approx(between)
 
 
-def test_theorem_3_fails_where_its_assumptions_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines that show it, and the numbers that they are said to print."""
-    text = lc_theory.__doc__ or ""
-    lines = [line[4:] for line in text.splitlines() if re.match(" {4}(A |print)", line)]
-    assert len(lines) == 3
-    exec("\n".join(lines), {"np": np, "sigma_a_bound": lc_theory.sigma_a_bound})
-    printed = [f"{float(number):.2f}" for number in capsys.readouterr().out.split()]
-    assert printed == ["1.54", "0.25", "0.22"]
-    words = " ".join(text.split())
-    assert "‖A‖_F = 1.54 and σ_a = 0.25, which the theorem bounds by 0.22" in words
-
-
 def test_unknown_value_weights_leave_theorem_2_out(make_tiny: Make) -> None:
     (spectrum,) = spectra(make_tiny("bert", "mean"), ["w1 w2"])
     object.__setattr__(spectrum, "value_norms", None)
@@ -209,10 +159,8 @@ def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None
     """
     model = make_tiny(architecture, "mean")
     texts = [words(3), words(40, seed=1), "w5", "w5 w5 w5 w6"]
-    matrix = model.transformers_model.get_input_embeddings().weight.detach().double().numpy()
     for row, text in zip(lc_theory.word_means(model, texts), texts, strict=True):
-        rows = [matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()]
-        expected = np.mean(rows, axis=0)
+        expected = rows_of_words(model, text).mean(axis=0)
         scale = np.linalg.norm(row) / np.linalg.norm(expected)
         # The rows are float32: their sums of up to 40 agree to about 1e-7.
         np.testing.assert_allclose(row, expected * scale, rtol=1e-5, atol=1e-6)
@@ -226,14 +174,4 @@ def test_bad_input_is_one_line(script: Script, model: Path, corpus: Path, tmp_pa
         ([corpus, "--bin", "0"], "bin must be a whole number of at least 1, got 0"),
         ([corpus, "--texts", "0"], "texts must be a whole number of at least 1, got 0"),
     ):
-        said = script(lc_theory, model, *typed, "--out", tmp_path / "out")
-        assert (said.code, said.err.count("\n")) == (2, 1)
-        assert said.err.startswith("lc_theory.py: ")
-        assert reason in said.err
-
-
-def test_written_commands_are_accepted() -> None:
-    commands = written_commands("lc_theory.py")
-    assert commands
-    for typed in commands:
-        lc_theory.app.parse_args(typed)
+        refused(script(lc_theory, model, *typed, "--out", tmp_path / "out"), reason)

@@ -25,6 +25,7 @@ from tests.papers.conftest import Script, script  # noqa: F401
 from tests.project.test_docs import ROOT, accept, commands_on
 
 PAGE = ROOT / "docs" / "papers.md"
+PAPERS = sorted((ROOT / "papers").glob("*.py"))
 TEXT = PAGE.read_text(encoding="utf-8")
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
 # The papers' sizes, and those of the test; all else is typed as it stands on the page.
@@ -39,6 +40,10 @@ SMALLER: dict[str, dict[str, Any]] = {
 DOWNLOADING = ("lc_mteb", "lc_grid", "wikipedia", "irf_data")
 # Those that read runs of the commands before them, with what is typed after the page's words.
 OF_RUNS = {"irf_tables": "", "irf_sweep": "--sets 2 --rounds 1 --baskets 8,16 --layers 3"}
+
+
+# What a script does not compute twice.
+KEPT = {"lc_classification": "encoded", "lc_theory": "spectra"}
 
 
 class Command(NamedTuple):
@@ -114,19 +119,6 @@ def test_every_command_is_accepted_and_every_run_says_what_it_shows() -> None:
         assert bool(command.names) == (command in MEASURED), command.words
 
 
-def test_every_table_and_figure_is_on_the_page() -> None:
-    """Those of IRF and of LC, each once in the overview or said to have no data."""
-    overview = TEXT[: TEXT.index("**Every table")]
-    rows = re.findall(r"^\|(.*)\|(.*)\| *\|(.*)\|(.*)\|$", overview, flags=re.MULTILINE)
-    for column, tables, figures, drawn in ((0, 19, 18, "Figures 1, 7"), (2, 6, 15, "Figure 4")):
-        shown: dict[str, set[int]] = {"Table": set(), "Figure": set()}
-        listed = "; ".join([drawn, *(row[column] for row in rows)])
-        for kind, numbers in re.findall(r"(Table|Figure)s? ([\d–, abc]+)", listed):
-            for first, last in re.findall(r"(\d+)[abc]?(?:–(\d+))?", numbers):
-                shown[kind].update(range(int(first), int(last or first) + 1))
-        assert shown == {"Table": {*range(1, tables + 1)}, "Figure": {*range(1, figures + 1)}}
-
-
 # Each measures, draws sets and prints all tables: two to ten seconds. Tasks of mteb would have to
 # be downloaded.
 @pytest.mark.slow
@@ -143,8 +135,19 @@ def test_a_command_gives_what_is_named(command: Command, data: Path, run: Run) -
 
 
 def test_every_script_is_on_the_page() -> None:
-    written = {file.stem for file in (ROOT / "papers").glob("lc_*.py")}
+    written = {file.stem for file in PAPERS if file.stem.startswith("lc_")}
     assert {command.words[0] for command in SCRIPTS} == written - {*DOWNLOADING}
+
+
+@pytest.mark.parametrize("name", [file.stem for file in PAPERS if "__doc__)" in file.read_text()])
+def test_commands_in_docstrings_and_on_the_page_are_accepted(name: str) -> None:
+    start = f"    python papers/{name}.py "
+    module = import_module(name)
+    lines = f"{module.__doc__}\n{TEXT}".splitlines()
+    commands = [line.removeprefix(start) for line in lines if line.startswith(start)]
+    assert commands
+    for command in commands:
+        module.app.parse_args(shlex.split(command))
 
 
 @pytest.mark.slow
@@ -164,6 +167,9 @@ def test_a_script_writes_what_is_named(
     assert command.names
     for file in command.names:
         assert (folder / file).stat().st_size > 100, file
+    if name in KEPT:
+        monkeypatch.setattr(import_module(name), KEPT[name], lambda *_, **__: pytest.fail("again"))
+        assert script(import_module(name), *typed).ok
 
 
 def test_the_lines_that_write_imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

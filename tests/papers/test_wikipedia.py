@@ -15,10 +15,10 @@ import pytest
 
 import wikipedia
 from fairspan.corpus.corpus import Corpus
+from tests.builders.commands import Said
 from tests.builders.tiny import tiny_tokenizer
-from tests.papers.conftest import Script, written_commands
+from tests.papers.conftest import Script, refused
 
-LENGTHS = ["--min-tokens", "100", "--max-tokens", "200", "--length-ratio", "0.5"]
 # Words by topic, in Italian and in English; tokens are words. Of 100 to 200 in English, with 50 to
 # 150 % of these in Italian.
 WORDS = {
@@ -34,7 +34,7 @@ WORDS = {
     18: (150, None),
     19: (None, 150),
 }
-KEPT = ["Q5", "Q7", "Q11", "Q12", "Q14"]
+KEPT = [5, 7, 11, 12, 14]
 
 
 def page(language: str, item: int, words: int, **more: Any) -> dict[str, Any]:
@@ -71,59 +71,6 @@ def dumps() -> dict[str, bytes]:
             name = f"{language}wiki_content-20261115-{number:05}.json.bz2"
             parts[f"index_name={language}wiki_content/{name}"] = packed(some)
     return parts
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Downloaded dumps, one of them in the form of earlier years, beside other files."""
-    place = tmp_path / "dumps"
-    place.mkdir()
-    for path, content in dumps().items():
-        if path.startswith("index_name=it"):
-            (place / path.rpartition("/")[2]).write_bytes(content)
-    (place / "enwiki-20251229-cirrussearch-content.json.bz2").write_bytes(packed(pages("en")))
-    (place / "enwiki-20251229-cirrussearch-general.json.bz2").write_bytes(packed([]))
-    return place
-
-
-@pytest.fixture
-def typed(tmp_path: Path) -> list[str | Path]:
-    """The options of every command: a tokenizer whose tokens are words."""
-    tiny_tokenizer().save_pretrained(tmp_path / "model")
-    return ["--languages", "it,en", "--model", tmp_path / "model", *LENGTHS]
-
-
-def rows(out: Path, language: str) -> list[dict[str, Any]]:
-    lines = (out / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def test_topics_of_similar_length_are_kept(
-    script: Script, folder: Path, typed: list[str | Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "wiki"
-    said = script(wikipedia, folder, out, *typed).ok
-    assert f"{out}: 5 articles in each of it, en." in said.out
-    assert "CC BY-SA" in said.out
-    assert sorted(path.name for path in out.iterdir()) == ["corpus.json", "en.jsonl", "it.jsonl"]
-    for place, language in enumerate(("it", "en")):
-        found = rows(out, language)
-        assert [row["id"] for row in found] == KEPT
-        assert [row["tokens"] for row in found] == [WORDS[int(id[1:])][place] for id in KEPT]
-    assert rows(out, "en")[1] == {
-        "id": "Q7",
-        "title": "Topic 7 <&> ü",
-        "text": page("en", 7, 150)["text"],
-        "url": "https://en.wikipedia.org/wiki/Topic_7_%3C%26%3E_%C3%BC",
-        "revision": 70,
-        "tokens": 150,
-    }
-    corpus = Corpus.read(out)
-    assert corpus.ids() == tuple(KEPT)
-    assert corpus.notes == ()
-    facts = json.loads((out / "corpus.json").read_text(encoding="utf-8"))
-    assert facts["articles"] == 5
-    assert "CC BY-SA" in facts["licence"]
 
 
 class Server(ThreadingHTTPServer):
@@ -181,85 +128,109 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
+class Scene:
+    """The script, with the options of every command: a tokenizer whose tokens are words."""
+
+    def __init__(self, script: Script, folder: Path, server: Server) -> None:
+        self.script, self.server, self.dumps = script, server, folder / "dumps"
+        self.out, self.model = folder / "wiki", folder / "model"
+        tiny_tokenizer().save_pretrained(self.model)
+        self.options = {"--languages": "it,en", "--model": self.model, "--min-tokens": "100"}
+        self.options |= {"--max-tokens": "200", "--length-ratio": "0.5"}
+
+    def build(
+        self, source: str | Path | None = None, out: Path | None = None, **options: str
+    ) -> Said:
+        """Run the script, on the server unless told otherwise."""
+        changed = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+        typed = [word for pair in {**self.options, **changed}.items() for word in pair]
+        return self.script(wikipedia, source or self.server.address, out or self.out, *typed)
+
+    def make_dumps(self) -> Path:
+        """Downloaded dumps, one of them in the form of earlier years, beside other files."""
+        self.dumps.mkdir()
+        for path, content in dumps().items():
+            if path.startswith("index_name=it"):
+                (self.dumps / path.rpartition("/")[2]).write_bytes(content)
+        for name, rows in (("content", pages("en")), ("general", [])):
+            file = self.dumps / f"enwiki-20251229-cirrussearch-{name}.json.bz2"
+            file.write_bytes(packed(rows))
+        return self.dumps
+
+    def rows(self, language: str) -> list[dict[str, Any]]:
+        lines = (self.out / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def assert_complete(self) -> None:
+        """The server's corpus is as the folder's, which a test recomputes."""
+        assert self.build().ok
+        for place, language in enumerate(("it", "en")):
+            assert self.rows(language) == [article(language, item, place) for item in KEPT]
+
+
+def article(language: str, item: int, place: int) -> dict[str, Any]:
+    """A line of the corpus."""
+    count = WORDS[item][place]
+    return {
+        "id": f"Q{item}",
+        "title": f"Topic {item} <&> ü",
+        "text": page(language, item, count or 0)["text"],
+        "url": f"https://{language}.wikipedia.org/wiki/Topic_{item}_%3C%26%3E_%C3%BC",
+        "revision": 10 * item,
+        "tokens": count,
+    }
+
+
 @pytest.fixture
-def expected(script: Script, folder: Path, typed: list[str | Path], tmp_path: Path) -> list[bytes]:
-    """The corpus from the folder."""
-    out = tmp_path / "expected"
-    assert script(wikipedia, folder, out, *typed).ok
-    return texts(out)
+def scene(script: Script, tmp_path: Path, server: Server) -> Scene:
+    return Scene(script, tmp_path, server)
 
 
-def texts(out: Path) -> list[bytes]:
-    return [(out / f"{language}.jsonl").read_bytes() for language in ("it", "en")]
+def test_topics_of_similar_length_are_kept(scene: Scene) -> None:
+    out = scene.out
+    said = scene.build(scene.make_dumps()).ok
+    assert f"{out}: 5 articles in each of it, en." in said.out
+    assert "CC BY-SA" in said.out
+    assert sorted(path.name for path in out.iterdir()) == ["corpus.json", "en.jsonl", "it.jsonl"]
+    for place, language in enumerate(("it", "en")):
+        assert scene.rows(language) == [article(language, item, place) for item in KEPT]
+    corpus = Corpus.read(out)
+    assert (corpus.ids(), corpus.notes) == (tuple(f"Q{item}" for item in KEPT), ())
+    facts = json.loads((out / "corpus.json").read_text(encoding="utf-8"))
+    assert facts["articles"] == 5
+    assert "CC BY-SA" in facts["licence"]
 
 
-def test_dumps_are_downloaded_once(
-    script: Script,
-    server: Server,
-    typed: list[str | Path],
-    tmp_path: Path,
-    expected: list[bytes],
-) -> None:
-    out = tmp_path / "wiki"
-    assert script(wikipedia, server.address, out, *typed).ok
-    assert texts(out) == expected
-    assert server.asked == [("itwiki", 0)] * 2 + [("enwiki", 0)] * 2
-    script(wikipedia, server.address, out, *typed)
-    assert len(server.asked) == 4, "a finished corpus is not built again"
+def test_dumps_are_downloaded_once(scene: Scene) -> None:
+    scene.assert_complete()
+    assert scene.server.asked == [("itwiki", 0)] * 2 + [("enwiki", 0)] * 2
+    scene.build()
+    assert len(scene.server.asked) == 4, "a finished corpus is not built again"
 
 
+@pytest.mark.parametrize("takes_ranges", [True, False])
 def test_an_interrupted_download_continues(
-    script: Script,
-    server: Server,
-    typed: list[str | Path],
-    tmp_path: Path,
-    expected: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, takes_ranges: bool
 ) -> None:
     """It breaks off again and again: after five tries that is an error, and the next command goes
-    on from there, without what is finished."""
-    out = tmp_path / "wiki"
+    on from there, without what is finished, unless the server sends all from the first byte."""
+    server = scene.server
     monkeypatch.setattr(wikipedia, "BLOCK", 10)
     server.most = 50
     assert len(next(iter(server.files.values()))) > 6 * server.most, "the premise"
-    said = script(wikipedia, f"{server.address}/", out, *typed)
-    assert said.code == 2
-    assert "was cut off" in said.last
+    said = scene.build(f"{server.address}/")
+    refused(said, "was cut off")
     assert "Run the same command again." in said.last
     assert server.asked == [("itwiki", 50 * place) for place in range(5)]
-    server.most = None
-    assert script(wikipedia, server.address, out, *typed).ok
-    assert texts(out) == expected
+    server.most, server.takes_ranges = None, takes_ranges
+    scene.assert_complete()
     assert server.asked[5:] == [("itwiki", 250), ("itwiki", 0), *[("enwiki", 0)] * 2]
 
 
-def test_a_server_that_sends_all_from_the_first_byte(
-    script: Script,
-    server: Server,
-    typed: list[str | Path],
-    tmp_path: Path,
-    expected: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wikipedia, "BLOCK", 10)
-    server.most = 50
-    out = tmp_path / "wiki"
-    assert script(wikipedia, server.address, out, *typed).code == 2
-    server.takes_ranges = False
-    assert script(wikipedia, server.address, out, *typed).ok
-    assert texts(out) == expected
-
-
 def test_a_command_that_was_killed_at_any_moment(
-    script: Script,
-    server: Server,
-    typed: list[str | Path],
-    tmp_path: Path,
-    expected: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first rename of each file fails."""
-    out = tmp_path / "wiki"
     rename = Path.replace
     targets = set()
 
@@ -272,85 +243,51 @@ def test_a_command_that_was_killed_at_any_moment(
     monkeypatch.setattr(Path, "replace", killed)
     # Four downloads, four files of what was read, two languages and corpus.json.
     for _ in range(11):
-        said = script(wikipedia, server.address, out, *typed)
+        said = scene.build()
         assert (said.code, said.out) == (130, "")
-    assert script(wikipedia, server.address, out, *typed).ok
-    assert texts(out) == expected
+    scene.assert_complete()
 
 
-def test_a_damaged_part_is_one_line_and_downloaded_again(
-    script: Script, server: Server, typed: list[str | Path], tmp_path: Path, expected: list[bytes]
-) -> None:
-    out = tmp_path / "wiki"
-    name = [*server.files][1]
-    whole = server.files[name]
-    server.files[name] = whole[:-20]
-    said = script(wikipedia, server.address, out, *typed)
-    assert said.code == 2
-    assert f"wikipedia.py: {name.rpartition('/')[2]} is damaged or cut off. Download " in said.last
-    server.files[name] = whole
-    assert script(wikipedia, server.address, out, *typed).ok
-    assert texts(out) == expected
-    assert server.asked == [("itwiki", 0)] * 3 + [("enwiki", 0)] * 2
+def test_a_damaged_part_is_one_line_and_downloaded_again(scene: Scene) -> None:
+    files = scene.server.files
+    name = [*files][1]
+    whole = files[name]
+    files[name] = whole[:-20]
+    refused(scene.build(), f"{name.rpartition('/')[2]} is damaged or cut off. Download ")
+    files[name] = whole
+    scene.assert_complete()
+    assert scene.server.asked == [("itwiki", 0)] * 3 + [("enwiki", 0)] * 2
 
 
 @pytest.mark.parametrize(
-    ("more", "reason"),
+    ("options", "reason"),
     [
-        (["--languages", "it,en,it"], "languages names 'it' twice"),
-        (["--languages", "it,zh-yue"], "there is no CirrusSearch dump of 'zh-yue' in "),
-        (["--min-tokens", "0"], "min_tokens must be a whole number of at least 1, got 0"),
-        (["--max-tokens", "99"], "max_tokens must be a whole number of at least 100, got 99"),
-        (["--length-ratio", "1"], "length_ratio must be above 0 and below 1, got 1"),
-        (["--max-tokens", "101", "--min-tokens", "101"], "no topic has articles of these lengths"),
-        (["--model", "nowhere/at-all"], "the tokenizer of nowhere/at-all cannot be loaded: "),
-        (["--limit", "3"], "Unknown option"),
+        ({"languages": "it,en,it"}, "languages names 'it' twice"),
+        ({"languages": "it,zh-yue"}, "there is no CirrusSearch dump of 'zh-yue' in "),
+        ({"min_tokens": "0"}, "min_tokens must be a whole number of at least 1, got 0"),
+        ({"max_tokens": "99"}, "max_tokens must be a whole number of at least 100, got 99"),
+        ({"length_ratio": "1"}, "length_ratio must be above 0 and below 1, got 1"),
+        ({"max_tokens": "101", "min_tokens": "101"}, "no topic has articles of these lengths"),
+        ({"model": "nowhere/at-all"}, "the tokenizer of nowhere/at-all cannot be loaded: "),
+        ({"limit": "3"}, "Unknown option"),
     ],
 )
-def test_bad_input_is_one_line(
-    script: Script,
-    folder: Path,
-    typed: list[str | Path],
-    tmp_path: Path,
-    more: list[str],
-    reason: str,
-) -> None:
-    """Each takes the place of an option of a command that works."""
-    options = dict(zip(typed[::2], typed[1::2], strict=True))
-    options |= dict(zip(more[::2], more[1::2], strict=True))
-    words = [word for option in options.items() for word in option]
-    fails(script, [folder, tmp_path / "wiki", *words], reason)
+def test_bad_input_is_one_line(scene: Scene, options: dict[str, str], reason: str) -> None:
+    refused(scene.build(scene.make_dumps(), **options), reason)
 
 
-def fails(script: Script, command: list[Any], reason: str) -> None:
-    said = script(wikipedia, *command)
-    assert (said.code, said.out) == (2, "")
-    assert said.last.startswith("wikipedia.py: ")
-    assert reason in said.last
-    assert said.err.count("wikipedia.py: ") == 1
-
-
-def test_places_that_cannot_be_read_are_one_line(
-    script: Script, server: Server, folder: Path, typed: list[str | Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "wiki"
-    fails(script, [tmp_path / "nowhere", out, *typed], "there is no CirrusSearch dump of 'it' in ")
-    fails(script, [f"{server.address}/x", out, *typed], "/ cannot be read: the server answered 404")
-    other = packed([page("de", 7, 150)])
+def test_places_that_cannot_be_read_are_one_line(scene: Scene, tmp_path: Path) -> None:
+    refused(scene.build(tmp_path / "nowhere"), "there is no CirrusSearch dump of 'it' in ")
+    address = f"{scene.server.address}/x"
+    refused(scene.build(address), "/ cannot be read: the server answered 404")
+    folder = scene.make_dumps()
+    (tmp_path / "file").touch()
+    refused(scene.build(folder, tmp_path / "file"), "file cannot be written")
     for content, reason in (
-        (other, "is a dump of dewiki, not of itwiki."),
+        (packed([page("de", 7, 150)]), "is a dump of dewiki, not of itwiki."),
         (bz2.compress(b"<mediawiki>\n"), "is no CirrusSearch dump: not JSON"),
         (packed([page("it", 99, 150)]), "no topic has articles of these lengths in it, en."),
     ):
         for path in folder.glob("itwiki*"):
             path.write_bytes(content)
-        fails(script, [folder, tmp_path / reason[:9], *typed], reason)
-    (tmp_path / "file").touch()
-    fails(script, [folder, tmp_path / "file", *typed], "file cannot be written")
-
-
-def test_written_commands_are_accepted() -> None:
-    commands = written_commands("wikipedia.py")
-    assert commands
-    for command in commands:
-        wikipedia.app.parse_args(command)
+        refused(scene.build(folder, tmp_path / reason[:9]), reason)

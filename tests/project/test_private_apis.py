@@ -6,11 +6,12 @@ import ast
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import MPNetConfig, PretrainedConfig
+from transformers import AttentionMaskInterface, MPNetConfig, PretrainedConfig
 from transformers.masking_utils import bidirectional_mask_function, create_bidirectional_mask
 from transformers.models.mpnet import modeling_mpnet
 
@@ -35,21 +36,20 @@ Make = Callable[..., SentenceTransformer]
 
 
 def test_no_other_private_attribute_is_used() -> None:
-    trees = {
-        str(file.relative_to(SOURCE)): ast.parse(file.read_text("utf-8"))
+    """Those of others; os._exit and the _replace of named tuples are documented."""
+    nodes = {
+        str(file.relative_to(SOURCE)): list(ast.walk(ast.parse(file.read_text("utf-8"))))
         for file in SOURCE.rglob("*.py")
     }
-    nodes = {name: list(ast.walk(tree)) for name, tree in trees.items()}
     every = [node for some in nodes.values() for node in some]
-    own = {node.name for node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    named = {node.name for node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for name, some in nodes.items():
         attributes = [node for node in some if isinstance(node, ast.Attribute)]
-        on_self = {one.attr for one in attributes if ast.unparse(one.value) in ("self", "cls")}
-        private = {one.attr for one in attributes}
+        on_self = {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cls")}
+        private = {node.attr for node in attributes}
         private |= {node.arg or "" for node in some if isinstance(node, ast.keyword)}
-        # os._exit and the _replace of named tuples are documented.
-        hidden = {one for one in private if one.startswith("_") and not one.startswith("__")}
-        foreign = hidden - on_self - own - {"_exit", "_replace"}
+        hidden = {word for word in private if word.startswith("_") and not word.startswith("__")}
+        foreign = hidden - on_self - named - {"_exit", "_replace"}
         what = f"{name}: use a public equivalent, or list and test it here"
         assert foreign == PRIVATE.get(name, set()), what
 
@@ -63,104 +63,64 @@ def test_compiled_modules_are_known_by_their_attributes() -> None:
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
-    """`exporting.graph` puts one in its place that can be traced. The first text is padded, the
-    second all prompt."""
-    exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
-    assert exclude is not None, (
-        "Pooling._exclude_prompt_from_mask is gone, which exporting.graph replaces, since it looks "
-        "at the values of a mask: see whether Pooling.forward can be traced as it is."
-    )
+    """`exporting.graph` puts one in its place that can be traced; if it is gone, see whether
+    Pooling.forward can be traced. The first text is padded, the second all prompt."""
     for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):
-        given = torch.tensor(mask)
-        assert torch.equal(_without_prompt(given, 2), exclude(given, 2))
+        tensor = torch.tensor(mask)
+        expected = Pooling._exclude_prompt_from_mask(tensor, 2)
+        assert torch.equal(_without_prompt(tensor, 2), expected)
 
 
 def test_sentence_transformers_loads_with_given_module_classes() -> None:
-    """`model.loading.load` needs it to load calibrated models without trusting their code."""
-    load = getattr(SentenceTransformer, "_load_with_module_classes", None)
-    assert load is not None, (
-        "SentenceTransformer._load_with_module_classes is gone, by which model.loading.load maps "
-        "modules.json to CalibratedTransformer without trust_remote_code: look for its successor "
-        "in SentenceTransformer.__init__, or build the modules in load()."
-    )
-    parameters = list(inspect.signature(load).parameters)
-    assert parameters[:2] == ["model_name_or_path", "module_classes"], (
-        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in "
-        "fairspan.model.loading."
-    )
+    """By it `model.loading.load` maps modules.json to CalibratedTransformer without
+    trust_remote_code: else build the modules there."""
+    parameters = inspect.signature(SentenceTransformer._load_with_module_classes).parameters
+    assert list(parameters)[:2] == ["model_name_or_path", "module_classes"]
 
 
 def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> None:
     """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask
-    function."""
+    function: else it would make an L×L mask for every padded batch."""
     seen: dict[str, object] = {}
-
-    def remember(**given: object) -> None:
-        seen.update(given)
-
-    from transformers import AttentionMaskInterface
-
     config = MPNetConfig()
     config._attn_implementation = NAME
     before = AttentionMaskInterface()[NAME]
-    AttentionMaskInterface.register(NAME, remember)
+    AttentionMaskInterface.register(NAME, lambda **asked: seen.update(asked))
     try:
-        create_bidirectional_mask(
-            config=config, inputs_embeds=torch.zeros(1, 3, 4), attention_mask=None
-        )
+        embeds = torch.zeros(1, 3, 4)
+        create_bidirectional_mask(config=config, inputs_embeds=embeds, attention_mask=None)
     finally:
         AttentionMaskInterface.register(NAME, before)
-    assert seen.get("mask_function") is bidirectional_mask_function, (
-        "transformers no longer passes masking_utils.bidirectional_mask_function itself, with "
-        "which attention.interface.mask compares: it would make an L×L mask for every padded "
-        "batch. Find out how a mask that hides only padding can be told now."
-    )
-    assert seen.get("q_length") == 3, (
-        "mask functions are no longer called with q_length: see attention.interface.mask."
-    )
+    assert seen.get("mask_function") is bidirectional_mask_function
+    assert seen.get("q_length") == 3
     model = fairspan.calibrate(make_tiny("bert", "mean"), basket_size=8)
-    masks = []
-    attend = model[0].model.encoder.layer[0].attention.self
-    attend.register_forward_pre_hook(
-        lambda _, args, kwargs: masks.append(args[1:] or kwargs), with_kwargs=True
+    masks: list[Any] = []
+    model[0].model.encoder.layer[0].attention.self.register_forward_pre_hook(
+        lambda _, args, kwargs: masks.extend([*args[1:], *kwargs.values()]), with_kwargs=True
     )
     model.encode([words(3), words(9)])
-    tensors = [x for given in masks for x in (given.values() if isinstance(given, dict) else given)]
-    shapes = [x for x in tensors if isinstance(x, torch.Tensor) and x.ndim == 4]
+    shapes = [mask for mask in masks if isinstance(mask, torch.Tensor) and mask.ndim == 4]
     assert shapes
-    assert all(x.stride(2) == 0 for x in shapes), (
-        "a mask of a padded batch is one row: attention.interface.mask"
-    )
+    assert all(mask.stride(2) == 0 for mask in shapes), "a mask of a padded batch is one row"
 
 
 def test_configurations_name_their_attention() -> None:
-    """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no
-    function."""
-    assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
-        "configurations have no _attn_implementation any more. attention.relative sets it, so that "
-        "masks are made by fairspan's mask function: set its successor there."
-    )
+    """`attention.relative` sets it, so that masks are made by fairspan's mask function: MPNet
+    refuses set_attn_implementation, as its own code asks no function."""
+    assert isinstance(PretrainedConfig._attn_implementation, property)
 
 
 def test_mpnet_has_the_modules_that_its_port_uses() -> None:
-    model = modeling_mpnet.MPNetModel(
-        MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-    )
-    layer = model.encoder.layer[0]
+    """`attention.relative` follows them; it can go if MPNet asks the attention interface itself."""
+    config = MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    modules = dict(modeling_mpnet.MPNetModel(config).encoder.layer[0].named_modules())
     names = [f"attention.attn.{name}" for name in ("q", "k", "v", "o", "dropout")]
-    for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
-        assert name in dict(layer.named_modules()), (
-            f"transformers' MPNetLayer has no {name} any more: compare attention.relative with it, "
-            "and drop it if MPNet now asks the attention interface itself."
-        )
+    names += ["attention.LayerNorm", "attention.dropout", "intermediate", "output"]
+    assert {*names} <= {*modules}
 
 
 def test_transformer_modules_have_what_calibrated_ones_override() -> None:
-    names = ("on_model_ready", "preprocess", "forward", "get_config_dict", "save", "load")
-    missing = [
-        name for name in (*names, "load_config") if not callable(getattr(Transformer, name, None))
-    ]
-    assert not missing, (
-        f"sentence_transformers' Transformer has no {missing} any more, which model.transformer "
-        "overrides: models would be saved, loaded or run without their calibration."
-    )
+    """Else models would be saved, loaded or run without their calibration: see
+    `model.transformer`."""
+    names = "on_model_ready preprocess forward get_config_dict save load load_config"
+    assert all(callable(getattr(Transformer, name, None)) for name in names.split())

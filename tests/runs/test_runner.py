@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import re
-import shutil
-import signal
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,13 +32,9 @@ from fairspan.runs.run import Run
 from fairspan.runs.study import Study
 from fairspan.runs.subject import Subject
 from tests.builders.commands import (
-    Commands,
-    Ended,
-    assert_sound,
     files_in,
     header_of,
     stored,
-    wait_for,
 )
 from tests.builders.saying import said_by
 from tests.builders.verbs import TUNE, VERBS, Recorder, Verb
@@ -83,14 +75,8 @@ class Options(StudyOptions):
 class Ready:
     subject: Subject
     options: Options
-
-    @property
-    def text_hashes(self) -> list[Any]:
-        return []
-
-    @property
-    def notes(self) -> list[str]:
-        return []
+    text_hashes: tuple[()] = ()
+    notes: tuple[()] = ()
 
     def describe(self, header: Header) -> Header:
         return header
@@ -101,12 +87,11 @@ class Ready:
 
 def rows_of(texts: Ready, run: Run) -> Iterator[pl.DataFrame]:
     for treatment in texts.options.all_treatments:
-        encoder = run.under(treatment).documents
         begin = f"{treatment.name} {texts.options.seed}"
-        vectors = run.embed(encoder, [Text(f"{begin} {number}", 10) for number in range(TEXTS)])
-        yield pl.DataFrame(
-            {"treatment": treatment.name, "value": vectors.sum(axis=1).astype(float)}
-        )
+        read = [Text(f"{begin} {number}", 10) for number in range(TEXTS)]
+        vectors = run.embed(run.under(treatment).documents, read)
+        values = vectors.sum(axis=1).astype(float)
+        yield pl.DataFrame({"treatment": treatment.name, "value": values})
 
 
 def view(log: RunLog) -> View:
@@ -164,6 +149,10 @@ def assert_same(log: RunLog, expected: RunLog) -> None:
     assert files_in(log.folder) == ["rows.parquet", "run.json"]
 
 
+def anything(number: int) -> None:
+    """Any call is fine."""
+
+
 def assert_same_bits(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
     assert rows.drop("value").equals(expected.drop("value"))
     assert rows["value"].to_numpy().tobytes() == expected["value"].to_numpy().tobytes()
@@ -172,11 +161,11 @@ def assert_same_bits(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
 # What the same call finds again
 
 
-def test_a_complete_run_returns_at_once(options: Options, done: RunLog) -> None:
+def test_a_complete_run_returns_at_once(options: Options, done: RunLog, tmp_path: Path) -> None:
     for log in (under(options, never), under(options, never, batch_tokens=1000)):
         assert log.rows.equals(done.rows)
         assert log.header.to_json() == done.header.to_json()
-    elsewhere = under(options, never, out=options.out / "other")  # type: ignore[operator]
+    elsewhere = under(options, never, out=tmp_path / "other")
     assert elsewhere.header.timings.texts_computed == 0, "all from the store"
 
 
@@ -210,17 +199,16 @@ def test_damaged_rows_are_measured_again_from_the_store(
     assert_same(under(options, never), done)
 
 
-def test_fresh_measures_again(options: Options, done: RunLog) -> None:
+def test_fresh_measures_again(options: Options, done: RunLog, tmp_path: Path) -> None:
     """Rows and vectors that were changed are believed, until they are measured again."""
     done.rows.with_columns(value=0.0).write_parquet(done.folder / "rows.parquet")
     assert (under(options, never).rows["value"] == 0).all()
     with Store(options.store or "") as store, store._connection as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(length(vector))")
-    log = under(options, lambda number: None, fresh=True)
+    log = under(options, anything, fresh=True)
     assert log.header.timings.texts_computed == 2 * TEXTS, "as if nothing were stored"
     assert_same(log, done)
-    elsewhere = under(options, never, out=options.out / "other")  # type: ignore[operator]
-    assert_same_bits(elsewhere.rows, done.rows)
+    assert_same_bits(under(options, never, out=tmp_path / "other").rows, done.rows)
 
 
 @pytest.mark.parametrize("written", ["{", "[]", "{}", json.dumps({"format": FORMAT + 1})])
@@ -255,12 +243,12 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     """Before its first rows and after them."""
     with pytest.raises(KeyboardInterrupt):
         under(options, after(calls, KeyboardInterrupt()), fresh=True)
+    said = said_by(under, options, after(calls, ValueError("a bad batch")), fresh=True)
+    assert "continues" not in said, "it would begin again"
     for kept in (read(done.folder), under(options, never)):
         assert kept.rows.equals(done.rows)
         assert kept.header.to_json() == done.header.to_json()
-    log = under(options, lambda number: None, fresh=True)
-    assert_same(log, done)
-    assert log.header.timings.texts_computed == 2 * TEXTS
+    assert_same(under(options, anything, fresh=True), done)
 
 
 @pytest.mark.parametrize("moved", [0, 1])
@@ -271,10 +259,9 @@ def test_a_process_that_ends_between_two_renames(
     folder, rename, count = done.folder, Path.replace, [0]
 
     def killed(self: Path, target: Path) -> Path:
-        if target.parent == folder:
-            count[0] += 1
-            if count[0] > moved:
-                raise SystemExit
+        count[0] += target.parent == folder
+        if target.parent == folder and count[0] > moved:
+            raise SystemExit
         return rename(self, target)
 
     old = done.rows.with_columns(value=0.0)
@@ -282,11 +269,11 @@ def test_a_process_that_ends_between_two_renames(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", killed)
         with pytest.raises(SystemExit):
-            under(options, lambda number: None, fresh=True)
+            under(options, anything, fresh=True)
     for log in (read(folder), under(options, never)):
         assert_same_bits(log.rows, done.rows if moved else old)
         assert log.header.started == done.header.started
-    assert_same(under(options, lambda number: None, fresh=True), done)
+    assert_same(under(options, anything, fresh=True), done)
 
 
 def test_a_folder_that_another_process_writes(options: Options, done: RunLog) -> None:
@@ -298,7 +285,7 @@ def test_a_folder_that_another_process_writes(options: Options, done: RunLog) ->
         said = said_by(under, options, never, fresh=True)
         assert re.search("another process is writing .*: wait until it has finished", said)
         assert {file: file.read_bytes() for file in done.folder.iterdir()} == before
-    assert_same(under(options, lambda number: None, fresh=True), done)
+    assert_same(under(options, anything, fresh=True), done)
 
 
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,21 +313,20 @@ def test_a_run_that_ends_early_says_so_and_goes_on(
     with pytest.raises((KeyboardInterrupt, FairspanError)) as raised:
         under(options, after(calls, error))
     header = header_of(tmp_path / "run")
+    ended = (header["status"], header["error"])
     if isinstance(error, KeyboardInterrupt):
-        assert (header["status"], header["error"]) == ("interrupted", None)
+        assert ended == ("interrupted", None)
     else:
-        assert (header["status"], header["error"]) == ("failed", str(raised.value))
+        assert ended == ("failed", str(raised.value))
         assert "the model failed on a batch" in str(raised.value)
         assert "\n" not in str(raised.value)
+        assert ("the same command continues" in str(raised.value)) == (calls > 0)
     assert header["finished"] is not None
-    assert header["rows"] == (TEXTS if calls > TEXTS else 0), (
-        "each treatment's rows are on disk once it is measured"
-    )
+    assert header["rows"] == (TEXTS if calls > TEXTS else 0), "rows of a finished treatment"
     assert header["timings"]["texts_computed"] == calls
-    log = under(options, lambda number: None)
+    log = under(options, anything)
     assert log.header.timings.texts_computed == 2 * TEXTS - calls
-    other = replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite")
-    assert_same(log, STUDY(other))
+    assert_same(log, STUDY(replace(options, out=tmp_path / "whole", store=tmp_path / "other.db")))
 
 
 def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,16 +349,17 @@ def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.Mo
     "damage", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 4000, None]
 )
 def test_a_damaged_store_is_one_line_and_left_alone(
-    options: Options, done: RunLog, tmp_path: Path, damage: bytes | None
+    options: Options, done: RunLog, damage: bytes | None
 ) -> None:
     """No database at all, or pages of zeros behind a sound first one."""
-    file = tmp_path / "store.sqlite"
+    file = Path(options.store or "")
     content = file.read_bytes()
     assert len(content) > 4096, "the premise: several pages"
     file.write_bytes(damage or content[:4096] + bytes(len(content) - 4096))
-    said = said_by(under, options, lambda number: None, fresh=True)
-    assert damage is None or re.search(r"cannot be used .*its contents are kept", said)
-    assert damage is None or file.read_bytes() == damage
+    said = said_by(under, options, anything, fresh=True)
+    if damage is not None:
+        assert re.search(r"cannot be used .*its contents are kept", said)
+        assert file.read_bytes() == damage
     assert header_of(done.folder)["status"] == "complete"
 
 
@@ -397,16 +384,12 @@ def test_rows_that_cannot_be_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(pl.DataFrame, "write_parquet", full)
-        said = (
-            r"cannot be written \(No space left on device\): make room or choose another with out"
-        )
-        with pytest.raises(FairspanError, match=said):
-            STUDY(options)
+        reason = "cannot be written (No space left on device): make room or choose another with out"
+        assert reason in said_by(STUDY, options)
     part = read(tmp_path / "run")
     assert (part.status, len(part.rows)) == ("failed", TEXTS)
     assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
-    whole = under(options, never)
-    assert_same_bits(part.rows, whole.rows.head(TEXTS))
+    assert_same_bits(part.rows, under(options, never).rows.head(TEXTS))
 
 
 # The verbs themselves
@@ -476,155 +459,3 @@ def test_a_forecast_and_a_run_count_the_same_tokens(
     assert first.skipped == 0 < again.skipped <= again.done == first.done
     assert first.done == expected or (verb is TUNE and first.done < expected)
     assert (first.stopped, again.stopped) == (1, 1)
-
-
-# Processes. Each waits a little after every batch, so that a signal comes in the middle however
-# fast the machine is.
-
-processes = pytest.mark.skipif(
-    sys.platform != "linux", reason="forks, signals and mounts as Linux has them"
-)
-_SLOWLY = """
-import time
-from fairspan.encoding.store import Store
-put = Store.put
-def slowly(self, vectors):
-    put(self, vectors)
-    time.sleep(0.01)
-Store.put = slowly
-"""
-# A mount of its own, seen by this process alone and gone with it.
-_MOUNT = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-NEW_MOUNTS, NEW_USER, READ_ONLY, REMOUNT, BIND, PRIVATE = 0x20000, 0x10000000, 1, 32, 4096, 0x4C000
-if libc.unshare(NEW_MOUNTS | (NEW_USER if os.geteuid() else 0)):
-    os._exit(77)
-if libc.mount(b"none", b"/", None, PRIVATE, None):
-    os._exit(77)
-def mount(source, kind, flags, options):
-    if libc.mount(source, FOLDER, kind, flags, options):
-        os._exit(77)
-"""
-
-
-def small_disk(folder: Path, size: str) -> str:
-    folder.mkdir()
-    return f"FOLDER = {bytes(folder)!r}\n{_MOUNT}\nmount(b'none', b'tmpfs', 0, b'size={size}')\n"
-
-
-def read_only(folder: Path) -> str:
-    bound = "mount(FOLDER, None, BIND, None)\nmount(None, None, BIND | REMOUNT | READ_ONLY, None)\n"
-    return f"FOLDER = {bytes(folder)!r}\n{_MOUNT}\n{bound}"
-
-
-def copied(folder: Path, to: Path) -> str:
-    return f"import shutil; shutil.copytree({str(folder)!r}, {str(to)!r})\n"
-
-
-class Shell:
-    """An audit on the command line, with all it writes in one folder unless told otherwise."""
-
-    def __init__(self, commands: Commands, place: Path, folder: Path, expected: RunLog) -> None:
-        self.commands, self.place, self.expected = commands, place, expected
-        self.run, self.store = folder / "run", folder / "store.sqlite"
-        self.total = stored(expected.folder.parent / "store.sqlite")
-
-    def start(self, *, before: str = "", after: str = "", **changes: Any) -> Any:
-        own = {"out": self.run, "store": self.store, "json": True, **changes}
-        return self.commands.start(self.place, *VERBS[0].typed(**own), before=before, after=after)
-
-    def kill(self, amount: int, store: Path | None = None, **changes: Any) -> None:
-        """Start it, and end it with SIGKILL once that many vectors are stored."""
-        started = self.start(before=_SLOWLY, store=store or self.store, **changes)
-        wait_for(store or self.store, amount)
-        started.signal(signal.SIGKILL)
-        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
-
-    def goes_on(self, **changes: Any) -> dict[str, Any]:
-        """The same command again is all that it takes; its timings."""
-        ended = self.start(**changes).wait()
-        assert ended.code == 0, ended.stderr
-        assert header_of(self.run)["status"] == "complete"
-        assert_same_bits(pl.read_parquet(self.run / "rows.parquet"), self.expected.rows)
-        assert files_in(self.run) == ["rows.parquet", "run.json"]
-        return header_of(self.run)["timings"]
-
-
-@pytest.fixture(scope="module")
-def audited(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    return called(VERBS[0], place, tmp_path_factory.mktemp("undisturbed"))
-
-
-@pytest.fixture
-def shell(commands: Commands, place: Path, tmp_path: Path, audited: RunLog) -> Shell:
-    return Shell(commands, place, tmp_path, audited)
-
-
-def skip_if_refused(ended: Ended) -> Ended:
-    if ended.code == 77:
-        pytest.skip("this system gives a process no mounts of its own")
-    return ended
-
-
-@processes
-@pytest.mark.slow
-def test_killed_four_times_it_ends_with_the_same_bits(shell: Shell) -> None:
-    """What is stored only grows, and stays sound."""
-    before = 0
-    for amount in [0, *sorted(random.Random(3).sample(range(1, 4 * shell.total // 5), 3))]:
-        shell.kill(amount)
-        after = stored(shell.store)
-        assert after >= max(amount, before)
-        before = after
-        if (shell.run / "run.json").exists():
-            assert header_of(shell.run)["status"] == "running"
-    assert_sound(shell.store)
-    assert shell.goes_on()["texts_from_store"] > 0
-    assert stored(shell.store) == shell.total
-
-
-@processes
-@pytest.mark.slow
-def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
-    started = shell.start(before=_SLOWLY)
-    wait_for(shell.store, 20)
-    started.signal(signal.SIGINT)
-    started.wait().failed_in_one_line("interrupted. What was computed is kept", code=130)
-    header = header_of(shell.run)
-    assert header["status"] == "interrupted"
-    # The interrupt may have come between a batch's storing and its counting.
-    left = shell.expected.header.timings.texts_computed - header["timings"]["texts_computed"]
-    assert left - 8 <= shell.goes_on()["texts_computed"] <= left
-
-
-@processes
-@pytest.mark.slow
-def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
-    """The store of a whole run does not fit. What was stored can be taken to a larger disk."""
-    disk, saved = tmp_path / "disk", tmp_path / "saved"
-    full = {"before": small_disk(disk, "24k"), "after": copied(disk, saved)}
-    ended = skip_if_refused(shell.start(store=disk / "store.sqlite", **full).wait())
-    ended.failed_in_one_line("is full", "its contents are kept", "run the same command again")
-    header = header_of(shell.run)
-    assert header["status"] == "failed"
-    assert header["timings"]["texts_computed"] <= stored(saved / "store.sqlite") < shell.total
-    assert_sound(saved / "store.sqlite")
-    for file in saved.glob("store.sqlite*"):
-        shutil.copy(file, tmp_path / file.name)
-    assert shell.goes_on()["texts_from_store"] >= header["timings"]["texts_computed"] > 0
-
-
-@processes
-@pytest.mark.slow
-def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    store = disk / "store.sqlite"
-    shell.kill(20, store)
-    before = stored(store)
-    ended = skip_if_refused(shell.start(store=store, before=read_only(disk)).wait())
-    ended.failed_in_one_line(str(disk), "choose another file with store")
-    assert header_of(shell.run)["status"] == "failed"
-    assert stored(store) == before
-    shell.goes_on(store=store)

