@@ -463,24 +463,6 @@ def search_table() -> str:
     return table([*head, "one per chunk", "chunks"], rows)
 
 
-def gain_table() -> str:
-    """Plain and the default side by side: a line for each published model."""
-    rows = []
-    for facts in models():
-        if facts["note"]:
-            continue
-        cells = []
-        for key in GAIN_TASKS:
-            task = facts["tasks"][key]
-            cells.append(" → ".join(figure(reported(task, name)) for name in (PLAIN, FAIR)))
-        for group in GROUPS[1:]:
-            pair = [mixed_mean(facts, reading, group) for reading in (PLAIN, FAIR)]
-            cells.append(" → ".join(map(short, pair)))
-        rows.append([facts["model"], f"{facts['window']:,}", *cells])
-    titles = [TITLES[key] for key in GAIN_TASKS]
-    return table(["model", "window", *titles, "mixed index: long", "mixed index: short"], rows)
-
-
 def mixed_mean(facts: Facts, reading: str, group: str) -> float:
     """The mean over indexes of mixed lengths, without groups of too few queries."""
     values = [reported(facts["tasks"][key], reading, group) for key in MIXED]
@@ -621,19 +603,21 @@ def choice_table() -> str:
 
 
 def vectors_table() -> str:
-    """nDCG@10 by the number of vectors per document."""
+    """nDCG@10 by the number of vectors per document, plain and with the default."""
     rows = []
     for key in CURVE_TASKS:
         for facts in models():
             if facts["model"] not in CURVES:
                 continue
             task = facts["tasks"][key]
-            for name in ("plain", "fair"):
-                counts = [f"{name}, {count}" for count in ("1", *PARTS)]
-                cells = [figure(task["parts"].get(count)) for count in [*counts, "each"]]
-                shown = name if name == "plain" else f"`{name}`"
-                rows.append([TITLES[key], facts["model"], shown, *cells, f"{task['chunks']:.1f}"])
-    return table(["task", "model", "", "1", *PARTS, "one per chunk", "chunks"], rows)
+            parts = task["parts"]
+            cells = [
+                " → ".join(figure(parts.get(f"{name}, {count}")) for name in ("plain", "fair"))
+                for count in ("1", *PARTS)
+            ]
+            chunks = [figure(parts.get("each")), f"{task['chunks']:.1f}"]
+            rows.append([TITLES[key], facts["model"], *cells, *chunks])
+    return table(["task", "model", "1", *PARTS, "one per chunk", "chunks"], rows)
 
 
 def by(channel: Any, column: str, names: Iterable[str], looks: Sequence[Any]) -> Any:
@@ -788,7 +772,6 @@ def pages() -> dict[Path, str]:
     tables = {
         PAGE: {
             "models": model_table(),
-            "gains": gain_table(),
             "which": which_table(),
             "search": search_table(),
             "audits": audit_table(),

@@ -40,7 +40,6 @@ def test_tables_follow_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "model.json").write_text(json.dumps(facts), "utf-8")
     monkeypatch.setattr(measured, "FACTS", tmp_path)
     makers = (
-        measured.gain_table,
         measured.mixed_table,
         measured.vectors_table,
         measured.which_table,
