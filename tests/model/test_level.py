@@ -365,27 +365,22 @@ def test_what_nothing_can_be_level_with(plain: SentenceTransformer, value: Any, 
     assert "\n" not in str(raised.value)
 
 
-def test_router_models(make_tiny: Make) -> None:
-    """Towers of their own for queries and documents; the Router leaves the task in the features."""
-    query, document = (copy.deepcopy(make_tiny(name, "mean")) for name in ("roberta", "bert"))
-    router = Router.for_query_document(
-        list(query.children()), list(document.children()), default_route="document"
-    )
-    model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
-    for preset in ("plain", "tiles-64"):
-        fair = fairspan.calibrate(model, preset, level=TEXTS)
-        assert_level(fair, fairspan.calibrate(model, preset))
-
-
-def test_after_dense(plain: SentenceTransformer) -> None:
+def test_around_other_modules(make_tiny: Make, plain: SentenceTransformer) -> None:
+    """Behind `Dense`, and behind towers for queries and documents: a Router leaves the task in the
+    features."""
     torch.manual_seed(0)
-    modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
-    model = SentenceTransformer(modules=modules, device="cpu")
-    fair = fairspan.calibrate(model, "tiles-64", level=TEXTS)
-    assert len(level_of(fair).direction) == 12
-    assert_level(fair, fairspan.calibrate(model, "tiles-64"))
+    dense = [*list(plain.children())[:2], Dense(HIDDEN, 12)]
+    query, document = ([*make_tiny(name, "mean").children()] for name in ("roberta", "bert"))
+    towers = Router.for_query_document(query, document, default_route="document")
+    for modules, width in ((dense, 12), ([towers], HIDDEN)):
+        model = SentenceTransformer(modules=[*modules, Normalize()], device="cpu")
+        for preset in ("plain", "tiles-64"):
+            fair = fairspan.calibrate(model, preset, level=TEXTS)
+            assert len(level_of(fair).direction) == width
+            assert_level(fair, fairspan.calibrate(model, preset))
 
 
+@pytest.mark.filterwarnings("ignore:the model is in .*, which is slow on a CPU")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_buffers_stay_in_float32(plain: SentenceTransformer, dtype: torch.dtype) -> None:
     """Cast before it is calibrated or afterwards; vectors keep the dtype of the model."""
@@ -395,26 +390,17 @@ def test_buffers_stay_in_float32(plain: SentenceTransformer, dtype: torch.dtype)
     assert cast[-1].direction.dtype == cast[-1].share.dtype == torch.float32
     assert torch.equal(cast[-1].direction, bits)
     assert level_of(cast).share == level_of(fair).share
-    vectors = cast.encode(DOCUMENTS, convert_to_tensor=True)
-    assert vectors.dtype == dtype
+    of_cast = fairspan.calibrate(copy.deepcopy(plain).to(dtype), "plain", level=TEXTS)
+    assert of_cast[-1].direction.dtype == torch.float32
     # One rounding of each of d numbers of a vector of length 1, and those of its length.
-    made = vectors.double().numpy()
     tolerance = 4 * torch.finfo(dtype).eps + ROUNDING
-    assert (
-        np.abs(shares(made, fair[-1].direction.numpy()) - float(fair[-1].share)).max() < tolerance
-    )
+    for model in (cast, of_cast):
+        vectors = model.encode(DOCUMENTS, convert_to_tensor=True)
+        assert vectors.dtype == dtype
+        common = level_of(model)
+        made = shares(vectors.double().numpy(), common.direction)
+        assert np.abs(made - common.share).max() < tolerance
     assert cast.half().float()[-1].direction.equal(bits)
-
-
-def test_half_precision_first(plain: SentenceTransformer) -> None:
-    half = copy.deepcopy(plain).to(torch.bfloat16)
-    with pytest.warns(UserWarning, match="the model is in bfloat16") as caught:
-        fair = fairspan.calibrate(half, "plain", level=TEXTS)
-    assert len(caught) == 1
-    assert fair[-1].direction.dtype == torch.float32
-    made = fair.encode(DOCUMENTS, convert_to_tensor=True).double().numpy()
-    tolerance = 4 * torch.finfo(torch.bfloat16).eps
-    assert np.abs(shares(made, level_of(fair).direction) - level_of(fair).share).max() < tolerance
 
 
 def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: Path) -> None:

@@ -132,8 +132,9 @@ def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
     numbers = [getattr(tiles, name) for name in names]
     # In one copy to the device.
     together = torch.cat(numbers, dim=1).to(valid.device).expand(len(valid), -1)
-    parts = together.split([part.shape[1] for part in numbers], dim=1)
-    return replace(tiles, valid=valid, **dict(zip(names, parts, strict=True)))
+    parts = torch.split(together, [part.shape[1] for part in numbers], dim=1)
+    on_device: dict[str, Any] = dict(zip(names, parts, strict=True))
+    return replace(tiles, valid=valid, **on_device)
 
 
 def _lay(

@@ -4,6 +4,8 @@ Programs share the tokens of a text. What they add up in one launch, all of them
 so no program waits for another one.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -148,13 +150,13 @@ def even_vectors_kernel(
     block = block_of(width)
     rows = block_of(count, most=min(_MOST_ROWS, max(1, _NUMBERS // block)))
     parts = _parts(tokens, rows)
-    new = {"dtype": torch.float32, "device": tokens.device}
-    totals = torch.empty(texts, block, **new)
-    limits = torch.empty(texts, 2, **new)
-    inverses = torch.empty(texts, count, **new)
-    lengths = torch.empty(texts, parts, **new)
-    states = torch.empty(2, texts, 3, block, **new)
-    sums = torch.empty(2, texts, parts, block, **new)
+    new = partial(torch.empty, dtype=torch.float32, device=tokens.device)
+    totals = new(texts, block)
+    limits = new(texts, 2)
+    inverses = new(texts, count)
+    lengths = new(texts, parts)
+    states = new(2, texts, 3, block)
+    sums = new(2, texts, parts, block)
     ridge = ridge.float().contiguous()
 
     def launch(number: int) -> None:
