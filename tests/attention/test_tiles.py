@@ -313,6 +313,9 @@ def test_texts_of_one_tile_are_read_as_they_were(make_kind: Make, kind: Kind) ->
         assert np.abs(mixed - alone).max() <= TOLERANCE * np.abs(alone).max()
 
     check()
+    # The tiles of longer texts have the size of the window.
+    without_even = fairspan.calibrate(model, "tiles-128", short_texts="leave", pooling="model")
+    assert_agrees(without_even, [words(19), words(8), words(30)])
     # A longer text is read to its end, which the plain model never sees.
     assert np.array_equal(model.encode(words(19)), model.encode(words(20)))
     sees_nothing = kind[1] == "cls" and long[0].tiling.positions.causal

@@ -117,32 +117,32 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
 
 
-class Doubled(nn.Module):
+class Squared(nn.Module):
     """Reads all tokens before they are pooled."""
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        return {**features, "token_embeddings": 2 * features["token_embeddings"]}
+        return {**features, "token_embeddings": features["token_embeddings"] ** 2}
 
 
 @pytest.mark.parametrize(
-    "pooling", ["cls", "lasttoken", "mean", "without prompt", "several", "doubled"]
+    "pooling", ["cls", "lasttoken", "mean", "without prompt", "several", "squared"]
 )
 def test_of_a_very_large_batch_only_vectors_are_kept(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
 ) -> None:
     """Unless several modules read the tokens. Who asks for token embeddings gets an error."""
     modules = [*copy.deepcopy(make_tiny("bert", "mean"))]
-    modes = {"several": ("cls", "mean"), "without prompt": "mean", "doubled": "mean"}
+    modes = {"several": ("cls", "mean"), "without prompt": "mean", "squared": "mean"}
     mode = modes.get(pooling, pooling)
     dimension = modules[1].embedding_dimension
     modules[1] = Pooling(dimension, mode, include_prompt=pooling != "without prompt")
-    if pooling == "doubled":
-        modules.insert(1, Doubled())
+    if pooling == "squared":
+        modules.insert(1, Squared())
     fair = fairspan.calibrate(SentenceTransformer(modules=modules, device="cpu"), "tiles-16")
     expected = fair.encode(TEXTS, prompt="w1 w2 ")
     monkeypatch.setattr(reading, "MOST_TOKENS", 100)
     assert distance(fair.encode(TEXTS, prompt="w1 w2 "), expected) < ROUNDING
-    if pooling not in ("several", "doubled"):
+    if pooling not in ("several", "squared"):
         with pytest.raises(DesignError, match="token embeddings: use a smaller batch_size"):
             fair.encode(TEXTS, output_value="token_embeddings")
         (tokens,) = fair.encode(TEXTS[:1], output_value="token_embeddings")
