@@ -197,7 +197,7 @@ def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
     saved: dict[str, Saved], tmp_path: Path
 ) -> None:
     """Loading is the inverse of saving, as often as one likes."""
-    again = fairspan.calibrate(own_loader(saved["mpnet-mean"].folder), "paper", basket_size=8)
+    again = fairspan.calibrate(saved["mpnet-mean"].folder, "paper", basket_size=8)
     save(again, tmp_path)
     assert_same_vectors(own_loader(tmp_path), again)
     assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
