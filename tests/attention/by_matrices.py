@@ -26,7 +26,8 @@ from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.temperature import temperature_of
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import EVENLY
-from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
+from fairspan.model.probing import SEGMENTS, SIDE
+from fairspan.model.transformer import CalibratedTransformer
 from tests.attention.reference import (
     Place,
     attention_weights,

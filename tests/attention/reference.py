@@ -63,7 +63,7 @@ def tile_places(
 
     Args:
         tokens: how many tokens the text has, of which `lead` in front and `trail` at the end are
-            shared.
+            global.
         longest: how many tokens a tile holds at most; None for any number.
         segment: the segment of each token; a tile ends where it ends. None for one segment.
     """

@@ -62,15 +62,15 @@ def test_a_batch_of_mixed_lengths(
     fair = fairspan.calibrate(model, **way, temperature=STEPS)
     assert_agrees(fair, TEXTS, TOLERANCE)
     batch = encoded(fair, TEXTS)
+    of_value = {value: fairspan.calibrate(model, **way, temperature=value) for _, value in STEPS}
     for number, text in enumerate(TEXTS):
         tokens = len(model.tokenizer(text)["input_ids"])
         value = next(value for end, value in STEPS if end is None or tokens <= end)
         alone = encoded(fair, [text])
-        expected = encoded(fairspan.calibrate(model, **way, temperature=value), [text])
+        expected = encoded(of_value[value], [text])
         assert error(batch[number : number + 1], alone) <= TOLERANCE, tokens
         assert error(alone, expected) <= TOLERANCE, tokens
-    one = encoded(fairspan.calibrate(model, **way, temperature=0.3), TEXTS)
-    assert error(batch, one) > 100 * TOLERANCE, "the premise"
+    assert error(batch, encoded(of_value[0.3], TEXTS)) > 100 * TOLERANCE, "the premise"
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

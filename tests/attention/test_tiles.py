@@ -16,7 +16,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Router
+from sentence_transformers.sentence_transformer.modules import Router
 from torch import Tensor
 
 import fairspan
@@ -211,8 +211,8 @@ def test_segments_are_tiles(make_kind: Make, kind: Kind) -> None:
 
 @kinds(["xlm-roberta", "gemma3_text"])
 @pytest.mark.parametrize("include_prompt", [True, False])
-def test_prompts_are_shared(make_kind: Make, kind: Kind, include_prompt: bool) -> None:
-    """As special tokens are; one that pools its first token after the prompt shares it too."""
+def test_prompts_are_global(make_kind: Make, kind: Kind, include_prompt: bool) -> None:
+    """As special tokens are; a token that is pooled after the prompt is global, too."""
     model = make_kind(kind)
     model[1].include_prompt = include_prompt
     fair = fairspan.calibrate(model, "tiles-7")
@@ -223,7 +223,7 @@ def test_prompts_are_shared(make_kind: Make, kind: Kind, include_prompt: bool) -
 
 @kinds(["bert", "electra", "t5"])
 def test_tokenizers_without_special_tokens(make_kind: Make, kind: Kind) -> None:
-    """The pooled token is shared all the same; with mean pooling nothing is."""
+    """The pooled token is global all the same; with mean pooling no token is."""
     model = make_kind(kind)
     model.tokenizer.backend_tokenizer.post_processor = None
     fair = fairspan.calibrate(model, "tiles-7")
@@ -313,6 +313,9 @@ def test_texts_of_one_tile_are_read_as_they_were(make_kind: Make, kind: Kind) ->
         assert np.abs(mixed - alone).max() <= TOLERANCE * np.abs(alone).max()
 
     check()
+    # The tiles of longer texts have the size of the window.
+    without_even = fairspan.calibrate(model, "tiles-128", short_texts="leave", pooling="model")
+    assert_agrees(without_even, [words(19), words(8), words(30)])
     # A longer text is read to its end, which the plain model never sees.
     assert np.array_equal(model.encode(words(19)), model.encode(words(20)))
     sees_nothing = kind[1] == "cls" and long[0].tiling.positions.causal
@@ -434,37 +437,6 @@ def test_no_tiles_are_laid_for_a_batch_that_is_read_in_parts(
     assert [(*call.args[0].shape,) for call in laid.call_args_list] == [(1, 92), (2, 42)]
 
 
-class Doubled(torch.nn.Module):
-    """Reads all tokens before they are pooled."""
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        return {**features, "token_embeddings": 2 * features["token_embeddings"]}
-
-
-@pytest.mark.parametrize("tail", ["without prompt", "cls without prompt", "several", "doubled"])
-@torch.inference_mode()
-def test_whatever_follows_long_texts_are_read_few_at_a_time(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, tail: str
-) -> None:
-    """A pooling without the prompt, several poolings, and a module between."""
-    modules = [*copy.deepcopy(make_tiny("bert", "mean"))]
-    mode = {"several": ("cls", "mean", "max"), "cls without prompt": "cls"}.get(tail, "mean")
-    modules[1] = Pooling(modules[1].embedding_dimension, mode, include_prompt="prompt" not in tail)
-    modules[1:1] = [Doubled()] if tail == "doubled" else []
-    model = SentenceTransformer(modules=modules, device="cpu").eval()
-    fair = fairspan.calibrate(model, "tiles-16", temperature=0.7)
-    features = fair.preprocess([words(90), words(40), words(33), "w1"], prompt="w1 w2 ")
-    together = fair(dict(features))
-    monkeypatch.setattr(splitting, "AT_A_TIME", 100)
-    with patch.object(fair[0].model, "forward", wraps=fair[0].model.forward) as passes:
-        parts = fair(dict(features))
-    shapes = [(*call.kwargs["input_ids"].shape,) for call in passes.call_args_list]
-    assert shapes == [(1, 94), (2, 44), (1, 5)]
-    valid = features["attention_mask"].bool()
-    for name, kept in (("sentence_embedding", slice(None)), ("token_embeddings", valid)):
-        assert error(parts[name][kept], together[name][kept]) <= TOLERANCE
-
-
 @contextmanager
 def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
     """The largest of the position ids that the model is given, pass by pass."""
@@ -505,29 +477,6 @@ def test_texts_may_be_longer_than_the_positions(make_kind: Make, kind: Kind) -> 
     after_padding = ("mpnet", "roberta", "xlm-roberta", "camembert")
     assert base == {"t5": None, **dict.fromkeys(after_padding, 2)}.get(kind[0], 0)
     assert np.array_equal(fair.encode(words(300, seed=1)), fair.encode(words(200, seed=1)))
-
-
-MATES = [("bert", "cls", "left"), ("qwen3", "lasttoken", "left"), ("mpnet", "mean", "right")]
-MATES += [("modernbert", "mean", "left"), ("t5", "mean", "left"), ("mistral", "mean", "right")]
-
-
-@kinds(["bert", "qwen3"], MATES)
-def test_batch_mates_and_padding_do_not_change_a_text(make_kind: Make, kind: Kind) -> None:
-    """Learned positions may be padded on the left as well."""
-    fair = fairspan.calibrate(make_kind(kind), "tiles-8")
-
-    @settings(max_examples=10)
-    @given(
-        st.lists(st.integers(9, 40), min_size=1, max_size=3),
-        st.lists(st.integers(0, 8), max_size=2),
-    )
-    def check(lengths: list[int], short: list[int]) -> None:
-        texts = [words(length, seed=length) for length in [*lengths, *short]]
-        together, _ = outputs(fair, texts)
-        alone = torch.cat([outputs(fair, [text])[0] for text in texts])
-        assert error(together, alone) <= TOLERANCE
-
-    check()
 
 
 # 4. Cost
@@ -690,23 +639,6 @@ def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
     assert torch.equal(vectors, wanted)
     with pytest.raises(DesignError, match=r"prompts of \[3, 4\] tokens: use one prompt per batch"):
         fair(features | {"prompt_length": torch.tensor([4, 3])})
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean", "even"])
-def test_the_transformer_alone_gives_all_tokens(
-    make_tiny: Callable[..., SentenceTransformer], pooling: str
-) -> None:
-    """Also where vectors are ready before the pooling, and they pool to the same vectors."""
-    is_even = pooling == "even"
-    model = make_tiny("bert", "mean" if is_even else pooling)
-    fair = fairspan.calibrate(model, "tiles-7", pooling="even" if is_even else "model")
-    texts = [words(300, 1), words(20, 2)]
-    with torch.inference_mode():
-        features = fair[0](fair.preprocess(texts))
-        tokens = dict(features)
-    assert tokens["token_embeddings"].shape == (2, 302, 32)
-    vectors = fair[1](tokens)["sentence_embedding"]
-    torch.testing.assert_close(vectors, fair.encode(texts, convert_to_tensor=True))
 
 
 def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, Tensor]:

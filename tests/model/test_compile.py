@@ -92,3 +92,29 @@ def test_ten_lengths_do_not_need_ten_graphs(
             vectors = fair[1](compiled(dict(features)))["sentence_embedding"]
             assert torch.allclose(vectors, wanted, rtol=0, atol=1e-12)
     assert len(graphs) <= most
+
+
+@pytest.mark.parametrize(
+    ("fields", "level"),
+    [
+        ({"calibration": "plain"}, True),
+        ({"calibration": "tiles-64"}, True),
+        ({"calibration": "plain", "pooling": "even"}, False),
+        ({"calibration": "tiles-7", "pooling": "even", "short_texts": "leave"}, False),
+    ],
+)
+@pytest.mark.slow
+def test_even_pooling_and_level_vectors_are_in_the_graph(
+    make_tiny: Callable[..., SentenceTransformer], fields: dict[str, Any], level: bool
+) -> None:
+    """Vectors of length 1 in float32. A graph takes more steps of even pooling."""
+    model = make_tiny("bert", "mean", num_hidden_layers=2, normalize=True)
+    general = [words(12 + number % 17, 100 + number) for number in range(40)]
+    fair = fairspan.calibrate(model, **fields, level=general if level else False)
+    features = fair.preprocess([words(90), words(12, seed=1)])
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        wanted = fair(dict(features))["sentence_embedding"]
+        graph = torch.compile(fair, backend="eager", fullgraph=True)
+        vectors = graph(dict(features))["sentence_embedding"]
+    assert float((vectors - wanted).abs().max()) < 1e-5

@@ -10,7 +10,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS
 from fairspan.cli.options import Calibrating
 from fairspan.errors import UnsupportedModel
 from fairspan.model.level import level_of
@@ -117,12 +116,3 @@ def test_a_model_without_attention_is_left_only_if_asked(
         assert done.last.endswith(remedy)
     # An uncalibrated model is no reason to name a preset that does not fit.
     assert "leave the model" not in run("export", folder, "graph", "--preset", "paper").last
-
-
-def test_calibrate_says_what_it_applied(run: Run, make_tiny: Make, tmp_path: Path) -> None:
-    folder = saved(make_tiny("bert", "cls"), tmp_path / "plain")
-    said = run("calibrate", folder, "fair").ok.out
-    assert "level vectors" in said
-    fair = PRESETS["fair"].but(pooling="model")
-    (module,) = calibrated_transformers(fairspan.load(tmp_path / "fair", device="cpu"))
-    assert module.calibration == fair

@@ -261,10 +261,6 @@ def test_keys_differ_where_vectors_may(make_tiny: Make) -> None:
     encoders = [
         encoder_of(model),
         encoder_of(other),
-        encoder_of(model, "paper"),
-        encoder_of(model, "retrieval"),
-        encoder_of(model, Calibration(basket_size=64)),
-        encoder_of(model, Calibration(temperature=0.9)),
         encoder_of(model, prompt="w1 "),
         encoder_of(model, prompt="w1"),
         encoder_of(fairspan.calibrate(model, "paper", basket_size=16)),

@@ -32,17 +32,14 @@ from fairspan.encoding.text import Text
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.exporting.graph import levels_tokens
 from fairspan.model import Level, level
-from fairspan.model.build import common_direction
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.level import level_of
 from fairspan.runs import levelling
 from fairspan.runs.embedder import Embedder
-from fairspan.runs.levelling import find_common, level_note
+from fairspan.runs.levelling import find_common
 from fairspan.runs.progress import Silent
 from fairspan.runs.subject import open_subject
-from fairspan.runs.suited import refuse_unsuited
 from tests.builders.tiny import HIDDEN, WORDS, words
-from tests.builders.verbs import VERBS, Verb
 from tests.exporting.test_export import read, run_graph
 
 Make = Callable[..., SentenceTransformer]
@@ -253,12 +250,7 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
     assert only.to_dict()["format"] == 5
     with pytest.raises(DesignError, match="level must be one of True, False, got 'yes'"):
         Calibration(level="yes")  # type: ignore[arg-type]
-    assert as_treatment("plain+level=true").calibration == only
-    assert as_treatment(only).name == "plain+level=true"
-    assert in_words(only) == "level vectors"
-    long = "long texts in tiles of 64 tokens at temperature 0.8, pooled evenly if the model takes "
-    tiles = Calibration.preset("tiles-64").but(short_texts="leave", level=True)
-    assert in_words(tiles) == f"{long}the mean, level vectors"
+    assert (as_treatment(only).name, in_words(only)) == ("plain+level=true", "level vectors")
 
 
 # The module
@@ -336,6 +328,9 @@ def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> 
     assert not np.allclose(other.direction, common.direction, atol=1e-3)
     from_sample = level_of(fairspan.calibrate(plain, "fair"))
     assert not np.allclose(from_sample.direction, common.direction, atol=1e-3)
+    without = fairspan.calibrate(fair, "fair", level=False)
+    anew = level_of(fairspan.calibrate(without, "fair", level=True))
+    assert anew.direction.tobytes() == from_sample.direction.tobytes(), "found again"
     for removed in (
         fairspan.calibrate(fair, "tiles-64"),
         fairspan.calibrate(fair, fair[0].calibration, level=False),
@@ -367,27 +362,22 @@ def test_what_nothing_can_be_level_with(plain: SentenceTransformer, value: Any, 
     assert "\n" not in str(raised.value)
 
 
-def test_router_models(make_tiny: Make) -> None:
-    """Towers of their own for queries and documents; the Router leaves the task in the features."""
-    query, document = (copy.deepcopy(make_tiny(name, "mean")) for name in ("roberta", "bert"))
-    router = Router.for_query_document(
-        list(query.children()), list(document.children()), default_route="document"
-    )
-    model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
-    for preset in ("plain", "tiles-64"):
-        fair = fairspan.calibrate(model, preset, level=TEXTS)
-        assert_level(fair, fairspan.calibrate(model, preset))
-
-
-def test_after_dense(plain: SentenceTransformer) -> None:
+def test_around_other_modules(make_tiny: Make, plain: SentenceTransformer) -> None:
+    """Behind `Dense`, and behind towers for queries and documents: a Router leaves the task in the
+    features."""
     torch.manual_seed(0)
-    modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
-    model = SentenceTransformer(modules=modules, device="cpu")
-    fair = fairspan.calibrate(model, "tiles-64", level=TEXTS)
-    assert len(level_of(fair).direction) == 12
-    assert_level(fair, fairspan.calibrate(model, "tiles-64"))
+    dense = [*list(plain.children())[:2], Dense(HIDDEN, 12)]
+    query, document = ([*make_tiny(name, "mean").children()] for name in ("roberta", "bert"))
+    towers = Router.for_query_document(query, document, default_route="document")
+    for modules, width in ((dense, 12), ([towers], HIDDEN)):
+        model = SentenceTransformer(modules=[*modules, Normalize()], device="cpu")
+        for preset in ("plain", "tiles-64"):
+            fair = fairspan.calibrate(model, preset, level=TEXTS)
+            assert len(level_of(fair).direction) == width
+            assert_level(fair, fairspan.calibrate(model, preset))
 
 
+@pytest.mark.filterwarnings("ignore:the model is in .*, which is slow on a CPU")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_buffers_stay_in_float32(plain: SentenceTransformer, dtype: torch.dtype) -> None:
     """Cast before it is calibrated or afterwards; vectors keep the dtype of the model."""
@@ -397,26 +387,17 @@ def test_buffers_stay_in_float32(plain: SentenceTransformer, dtype: torch.dtype)
     assert cast[-1].direction.dtype == cast[-1].share.dtype == torch.float32
     assert torch.equal(cast[-1].direction, bits)
     assert level_of(cast).share == level_of(fair).share
-    vectors = cast.encode(DOCUMENTS, convert_to_tensor=True)
-    assert vectors.dtype == dtype
+    of_cast = fairspan.calibrate(copy.deepcopy(plain).to(dtype), "plain", level=TEXTS)
+    assert of_cast[-1].direction.dtype == torch.float32
     # One rounding of each of d numbers of a vector of length 1, and those of its length.
-    made = vectors.double().numpy()
     tolerance = 4 * torch.finfo(dtype).eps + ROUNDING
-    assert (
-        np.abs(shares(made, fair[-1].direction.numpy()) - float(fair[-1].share)).max() < tolerance
-    )
+    for model in (cast, of_cast):
+        vectors = model.encode(DOCUMENTS, convert_to_tensor=True)
+        assert vectors.dtype == dtype
+        common = level_of(model)
+        made = shares(vectors.double().numpy(), common.direction)
+        assert np.abs(made - common.share).max() < tolerance
     assert cast.half().float()[-1].direction.equal(bits)
-
-
-def test_half_precision_first(plain: SentenceTransformer) -> None:
-    half = copy.deepcopy(plain).to(torch.bfloat16)
-    with pytest.warns(UserWarning, match="the model is in bfloat16") as caught:
-        fair = fairspan.calibrate(half, "plain", level=TEXTS)
-    assert len(caught) == 1
-    assert fair[-1].direction.dtype == torch.float32
-    made = fair.encode(DOCUMENTS, convert_to_tensor=True).double().numpy()
-    tolerance = 4 * torch.finfo(torch.bfloat16).eps
-    assert np.abs(shares(made, level_of(fair).direction) - level_of(fair).share).max() < tolerance
 
 
 def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: Path) -> None:
@@ -442,34 +423,6 @@ def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: P
     (tmp_path / "fair" / entry["path"] / "model.safetensors").unlink()
     with pytest.raises(UnsupportedModel, match=r"has no .*Level/model\.safetensors"):
         fairspan.load(tmp_path / "fair")
-
-
-@pytest.mark.slow
-def test_pools_of_processes(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "fair", level=TEXTS)
-    pool = fair.start_multi_process_pool(["cpu", "cpu"])
-    try:
-        made = fair.encode_document(DOCUMENTS * 4, pool=pool)
-        queries = fair.encode_query(QUERIES, pool=pool)
-    finally:
-        fair.stop_multi_process_pool(pool)
-    # Other batches: four layers in float32.
-    assert np.abs(made - fair.encode_document(DOCUMENTS * 4)).max() < 1e-5
-    assert np.abs(queries - plain.encode_query(QUERIES)).max() < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
-def test_it_is_one_graph(make_tiny: Make, preset: str) -> None:
-    model = make_tiny("bert", "mean", num_hidden_layers=2, normalize=True)
-    fair = fairspan.calibrate(model, preset, level=TEXTS)
-    features = fair.preprocess([words(90), words(12, seed=1)])
-    torch._dynamo.reset()
-    with torch.inference_mode():
-        wanted = fair(dict(features))["sentence_embedding"]
-        graph = torch.compile(fair, backend="eager", fullgraph=True)
-        vectors = graph(dict(features))["sentence_embedding"]
-    assert float((vectors - wanted).abs().max()) < 1e-5
 
 
 def test_gradients_pass() -> None:
@@ -630,11 +583,6 @@ def test_averaged_chunks_of_a_closed_model(
         computed = embedder.tally.computed
         assert np.abs(embedder.embed(level, texts) - expected).max() <= ROUNDING
         assert embedder.tally.computed == computed, "chunks are stored once"
-    with pytest.raises(UnsupportedModel, match="omit fair, plain\\+level=true"):
-        refuse_unsuited(subject, [as_treatment("fair"), as_treatment("plain+level=true")])
-    [note] = level_note(subject, [as_treatment("chunk-mean+level=true")])
-    assert note.startswith("30 general texts that come with fairspan are embedded once")
-    assert level_note(subject, [as_treatment("chunk-mean")]) == []
 
 
 def test_real_weights(minilm: SentenceTransformer) -> None:
@@ -737,51 +685,6 @@ def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> No
     assert np.abs(shares(vectors, common.direction) - common.share).max() < ROUNDING
 
 
-@pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)
-def test_studies_compare_it(verb: Verb, place: Path, tmp_path: Path) -> None:
-    """Retention, whose vectors come from tokens, too."""
-    names = ["plain", "fair+short_texts=leave", "tiles-16+level=true"]
-    asked = {**verb.asked, "treatments": names, "corpus": str(place / "corpus")}
-    log = verb.measure(str(place / "model"), out=tmp_path / "log", progress=False, **asked)
-    assert [entry["name"] for entry in log.spec["treatments"]][:3] == names
-    assert log.header.status == "complete"
-
-
-def test_embedding_resumes_and_tells_models_apart(
-    plain: SentenceTransformer, tmp_path: Path
-) -> None:
-    """The same model and calibration go on; another direction does not."""
-    plain.prompts = {"query": "w1 ", "document": "w2 "}
-    rows = tmp_path / "rows.jsonl"
-    lines = [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(DOCUMENTS)]
-    rows.write_text("\n".join(lines))
-    how: dict[str, Any] = {
-        "progress": False,
-        "calibration": Calibration.preset("tiles-64").but(level=True),
-    }
-    plain.save_pretrained(str(tmp_path / "model"))
-    model = str(tmp_path / "model")
-    fairspan.embed(model, rows, tmp_path / "out", **how)
-    (shard,) = (tmp_path / "out").glob("part-*.parquet")
-    shard.unlink()
-    made = fairspan.embed(model, rows, tmp_path / "out", **how)
-    assert made.embedded_again
-    fair = fairspan.calibrate(model, "tiles-64", level=True)
-    vectors = np.stack(made.scan().collect()["vector"].to_list())
-    # Other batches: four layers in float32.
-    assert np.abs(vectors - fair.encode_document(DOCUMENTS)).max() < 1e-5
-    own = str(tmp_path / "own")
-    fairspan.calibrate(plain, "tiles-64", level=TEXTS).save_pretrained(own)
-    fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
-    (shard,) = (tmp_path / "own-out").glob("part-*.parquet")
-    shard.unlink()
-    other = level_of(fairspan.calibrate(plain, "tiles-64", level=TEXTS[:30]))
-    (file,) = Path(own).glob("*_Level/model.safetensors")
-    other.save(file)
-    with pytest.raises(fairspan.FairspanError, match=r"weights|fingerprint"):
-        fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
-
-
 # Exports
 
 
@@ -835,17 +738,3 @@ def test_a_graph_of_queries_and_one_with_dense(plain: SentenceTransformer, tmp_p
     assert (facts["level"], facts["sides"]) == (None, ["query"])
     made = run_graph(tmp_path / "query", QUERIES, "query")[0]
     assert np.abs(made - fair.encode_query(QUERIES)).max() < 1e-5
-
-
-def test_found_again_after_the_weights_change(plain: SentenceTransformer) -> None:
-    """As the docstring says: without level, then with it."""
-    fair = fairspan.calibrate(plain, "plain", level=True)
-    kept = level_of(fair)
-    with torch.no_grad():
-        for weight in plain.parameters():
-            weight.add_(0.3 * torch.randn_like(weight) * weight.std())
-    assert common_direction(fair).direction.tobytes() == kept.direction.tobytes()
-    anew = fairspan.calibrate(fairspan.calibrate(fair, "plain", level=False), "plain", level=True)
-    expected = level_of(fairspan.calibrate(plain, "plain", level=True))
-    assert level_of(anew).direction.tobytes() == expected.direction.tobytes()
-    assert anew[-1].direction.tolist() != kept.direction.tolist()

@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import DesignError, SegmentedText
+from fairspan.model.probing import SEGMENTS
 from fairspan.model.segments import segment_of_tokens
-from fairspan.model.transformer import SEGMENTS
 from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]

@@ -95,17 +95,6 @@ def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.nd
 # What encode returns
 
 
-def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransformer) -> None:
-    """Padding is in no basket, so a text's neighbours in its batch cannot change its vector."""
-    fair = calibrate(plain, "retrieval", temperature=0.8)
-    expected = fair.encode(TEXTS, batch_size=len(TEXTS))
-    for batch_size in (1, 2, 4):
-        assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
-    order = np.random.default_rng(0).permutation(len(TEXTS))
-    shuffled = fair.encode([TEXTS[i] for i in order], batch_size=4)
-    assert distance(shuffled, expected[order]) < ROUNDING
-
-
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooling: str) -> None:
     fair = fairspan.calibrate(make_tiny("bert", pooling, normalize=True), "tiles-16")
@@ -128,20 +117,32 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
 
 
-@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean", "without prompt", "several"])
+class Squared(nn.Module):
+    """Reads all tokens before they are pooled."""
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return {**features, "token_embeddings": features["token_embeddings"] ** 2}
+
+
+@pytest.mark.parametrize(
+    "pooling", ["cls", "lasttoken", "mean", "without prompt", "several", "squared"]
+)
 def test_of_a_very_large_batch_only_vectors_are_kept(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
 ) -> None:
-    """Unless several poolings read the tokens. Who asks for token embeddings gets an error."""
+    """Unless several modules read the tokens. Who asks for token embeddings gets an error."""
     modules = [*copy.deepcopy(make_tiny("bert", "mean"))]
-    mode = {"several": ("cls", "mean"), "without prompt": "mean"}.get(pooling, pooling)
+    modes = {"several": ("cls", "mean"), "without prompt": "mean", "squared": "mean"}
+    mode = modes.get(pooling, pooling)
     dimension = modules[1].embedding_dimension
     modules[1] = Pooling(dimension, mode, include_prompt=pooling != "without prompt")
+    if pooling == "squared":
+        modules.insert(1, Squared())
     fair = fairspan.calibrate(SentenceTransformer(modules=modules, device="cpu"), "tiles-16")
     expected = fair.encode(TEXTS, prompt="w1 w2 ")
     monkeypatch.setattr(reading, "MOST_TOKENS", 100)
     assert distance(fair.encode(TEXTS, prompt="w1 w2 "), expected) < ROUNDING
-    if pooling != "several":
+    if pooling not in ("several", "squared"):
         with pytest.raises(DesignError, match="token embeddings: use a smaller batch_size"):
             fair.encode(TEXTS, output_value="token_embeddings")
         (tokens,) = fair.encode(TEXTS[:1], output_value="token_embeddings")

@@ -49,7 +49,7 @@ def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tens
     rest = (1 - shares.sum(dim=-1, keepdim=True)).clamp(min=0)
     shares = shares + sharing * rest / sharing.sum(dim=-1, keepdim=True).clamp(min=1)
     total = shares.sum(dim=-1, keepdim=True)
-    # A row without reserved or shared mass is not changed.
+    # A row in which no basket has a share is not changed.
     return torch.where(total > 0, shares / total.clamp(min=torch.finfo(mass.dtype).tiny), mass)
 
 

@@ -208,8 +208,8 @@ def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: boo
     keys = torch.cat([tiles.global_rows[text], rows], dim=1)
     key_ok = torch.nn.functional.pad(row_ok, (tiles.lead + tiles.trail, 0), value=True)
     if exact:
-        whole = bool(key_ok.all())
-        return TileGroup(rows + base, None, keys + base, None if whole else key_ok)
+        complete = bool(key_ok.all())
+        return TileGroup(rows + base, None, keys + base, None if complete else key_ok)
     if tiles.lead + tiles.trail == 0:
         key_ok = key_ok | ~key_ok.any(dim=1, keepdim=True)  # a row that sees nothing would be NaN
     return TileGroup(rows + base, row_ok, keys + base, key_ok)

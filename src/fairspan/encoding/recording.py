@@ -18,10 +18,11 @@ from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import pooling_of
+from fairspan.model.preprocessing import count_prompt, maps_to_characters
 from fairspan.model.probing import SEGMENTS
+from fairspan.model.reading import forward_under
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.tiling import Tiling, count_prompt, forward_under
-from fairspan.model.transformer import maps_to_characters
+from fairspan.model.tiling import Tiling
 
 _RECORDED = "fairspan_recorded"
 

@@ -98,7 +98,7 @@ def calibrate(
 def _calibrated(
     model: SentenceTransformer, wanted: Calibration, max_seq_length: int | None = None
 ) -> tuple[SentenceTransformer, Calibration]:
-    """A copy of a model under a calibration, before its vectors are level, and what of it fits."""
+    """A copy of a model under a calibration, without level vectors, and the fitted calibration."""
     calibrated = copy_sharing_weights(model)
     remove_level(calibrated)
     fitted = wanted
@@ -116,13 +116,13 @@ def _calibrated(
 def common_direction(
     model: SentenceTransformer, *, prompt: str | None = None, texts: Sequence[str] | None = None
 ) -> CommonDirection:
-    """What a model's vectors are level with, or else what the plain model's have in common.
+    """The common direction of a model with level vectors, or else that of the plain model.
 
-    Of each text at most 128 tokens are read, so that how far the model reads does not matter.
+    At most 128 tokens of a text are read, so that the model's window does not matter.
 
     Args:
-        prompt: of documents; None for the model's own.
-        texts: to find it from, also if there is one already; None for the embedded sample.
+        prompt: the documents' prompt; None for the model's own.
+        texts: find the direction anew from these texts; None for the embedded sample.
     """
     common = level_of(model) if texts is None else None
     if common is not None:
@@ -163,8 +163,8 @@ def calibrate_by_default(
 ) -> SentenceTransformer:
     """`model` under a calibration, and with a limit on texts unless that is None.
 
-    Without a calibration, a calibrated model keeps its own, and others get the default preset.
-    Documents are read with this prompt, or else with the model's own.
+    None for the calibration means the default preset; a calibrated model keeps its own. None for
+    the documents' prompt means the model's own.
     """
     is_calibrated = next(calibrated_transformers(model), None) is not None
     wanted = calibration

@@ -46,7 +46,7 @@ def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
     """Replace the card of the base model by one of the calibrated model."""
     model._model_card_text = model_card(model, calibration, _CARD)
     if calibration.acts and "/" in (name := name_of(model)):
-        # What mteb files results under, which would be taken for the plain model's.
+        # mteb would store results under the plain model's name.
         model.model_card_data.model_name = f"{name} ({in_words(calibration)})"
 
 

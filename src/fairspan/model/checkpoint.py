@@ -20,8 +20,8 @@ _HANDED_ON |= {"model_args", "tokenizer_args", "config_args"}
 class SafeTransformer(Transformer):
     """A `Transformer` module with a calibration in its configuration."""
 
-    # At the root of a folder the checkpoint would be found, and used without calibration, by
-    # whatever does not read modules.json.
+    # Programs that do not read modules.json would find a checkpoint at the root, and use it
+    # without calibration.
     save_in_root = False
 
     def save(
@@ -51,8 +51,7 @@ class SafeTransformer(Transformer):
             configs = Path(base or "").glob(f"*_{type(self).__name__}/config.json")
             adapter.base_model_name_or_path = next((str(file.parent) for file in configs), base)
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
-        # Programs that look here and compute attention themselves go by this name, and would use
-        # the plain model.
+        # Programs with their own attention go by this name, and would use the plain model.
         config = Path(output_path, "config.json")
         if config.is_file():
             write_json(config, read_json(config) | {"architectures": [type(self).__name__]})

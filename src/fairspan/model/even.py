@@ -1,13 +1,13 @@
-"""Even pooling: one vector that says as much of every token as of every other.
+"""Even pooling: one vector that represents all tokens of a text equally.
 
-The mean adds up what a text repeats, and what it says once drowns. The even vector v makes v·u the
-same for the directions u of all tokens of a text, as nearly as a ridge allows. Tokens h weigh as
-much as in the mean, by their lengths: with m = Σ h / Σ |h| and M = Σ h·hᵀ/|h| / Σ |h|,
+In a mean, what a text repeats hides what it says once. The even vector v makes v·u nearly the same
+for the directions u of all tokens; a ridge c limits how nearly. Tokens h have the weights of the
+mean, their lengths: with m = Σ h / Σ |h| and M = Σ h·hᵀ/|h| / Σ |h|,
 
     v ∝ (M + c·|m|²·I)⁻¹ m,
 
 which is the direction of the mean for c → ∞. Murray and Perronnin (2014) pool the local features of
-an image so.
+an image in this way.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from fairspan.errors import FairspanError
 from fairspan.model.pooling import EVENLY, TOKENS, prompt_length
 
 _LONG = 2**15
-"""Tokens of a text above which products of tokens are summed up, and no copy of them is made."""
+"""Tokens of a text above which products of tokens are summed, without a copy of all tokens."""
 _AT_A_TIME = 2**12
-"""Tokens of a long text that are looked at together."""
+"""Tokens of a long text that are processed together."""
 _SMALLEST = 1e-30
 _TOLERANCE = 1e-6
-"""What may be left of a mean when a solve ends, as a share of it."""
+"""The residual at which a solve ends, as a share of the mean."""
 
 
 class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
-    """The tokens of a text are NaN or infinite, and cannot be pooled evenly."""
+    """Tokens that are NaN or infinite cannot be pooled evenly."""
 
 
 class EvenPooling(Pooling):  # type: ignore[misc]
-    """Even pooling, in place of the mean over all tokens, of the texts that the features name.
+    """Even pooling in place of the mean, for the texts that the feature `EVENLY` selects.
 
-    The others keep their mean. An even vector is as long as the mean.
+    An even vector has the length of the mean.
 
     Attributes:
-        tokenizer: of the model, to name a text that cannot be pooled.
+        tokenizer: the model's, to quote a text in errors.
     """
 
     # The reference written to modules.json; it must not change when files move.
@@ -74,7 +74,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             return pooled
         number = _not_finite(pooled)
         if number is not None and pooled["sentence_embedding"].is_cuda:
-            # A text that needs more steps, or tokens that are not finite.
+            # The text needs more steps, or its tokens are not finite.
             pooled = self._pool(features, evenly, steps=features[TOKENS].shape[2], **kwargs)
             number = _not_finite(pooled)
         if number is not None:
@@ -82,7 +82,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         return pooled
 
     def _refuse(self, pooled: dict[str, Any], number: int) -> NoReturn:
-        """Raise an error that names the text whose vector is not finite, as its tokens are not."""
+        """Raise an error that names the text whose tokens are not finite."""
         beginning = ""
         if self.tokenizer is not None and "input_ids" in pooled:
             text = self.tokenizer.decode(pooled["input_ids"][number][:40])[:40]
@@ -96,7 +96,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
     def _pool_one_by_one(
         self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
     ) -> dict[str, Any]:
-        """What `_pool` gives, without work on padding or copies of it."""
+        """What `_pool` gives, without any work on padding."""
         vectors = []
         for text, mask in enumerate(features["attention_mask"]):
             columns = mask.nonzero()[:, 0].tolist() or [0]
@@ -121,7 +121,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         """The features with `sentence_embedding`; `evenly` is not False.
 
         Args:
-            steps: the most that a GPU takes; what texts of real models need if None.
+            steps: the most steps on a GPU; by default what texts of real models need.
         """
         tokens = features[TOKENS]
         mask = features.get("attention_mask")
@@ -143,7 +143,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             return _with_vectors(features, mean.to(tokens.dtype), even, keeps_mean)
         largest = _AT_A_TIME if tokens.dtype == torch.float16 else _LONG
         if not is_traced() and tokens.shape[1] > largest:
-            # The base class would make a copy of all tokens, and its sum overflows in float16.
+            # The base class copies all tokens, and its sum overflows in float16.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
         else:
             pooled = super().forward(features, **kwargs)
@@ -161,7 +161,7 @@ def _with_vectors(
 
 
 def _not_finite(pooled: dict[str, Any]) -> int | None:
-    """The number of the first text whose vector is NaN or infinite."""
+    """The index of the first text whose vector is NaN or infinite; None if all are finite."""
     sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
     return next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
 
@@ -211,7 +211,7 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, ridges: Tensor) -> T
     steps = _steps(ridge)
     tolerance: float | None = _TOLERANCE
     if is_traced():
-        # Values may not be looked at: always twice as many.
+        # A graph cannot check convergence: take twice as many steps.
         steps = 2 * min(steps, tokens.shape[2])
         tolerance = None
 
@@ -250,9 +250,8 @@ def _solve(
     """[N, d]: v with product(v) + weight·v = m for means m [N, d], by conjugate gradients.
 
     Args:
-        steps: how many are taken at least.
-        tolerance: steps go on until what is left of each m is below this share of it; None to take
-            no more.
+        steps: the least number of steps.
+        tolerance: go on until each residual is below this share of m; None to stop after `steps`.
     """
     solution = torch.zeros_like(mean)
     rest = mean
@@ -275,7 +274,7 @@ def _solve(
 def _by_products(tokens: Tensor, mask: Tensor, ridge: Tensor) -> Tensor:
     """[N, d]: the same as `pool_evenly`, with exact gradients; `ridge` is [N, 1].
 
-    Σ h, Σ |h| and Σ h·hᵀ/|h| add up over parts of a text, so memory does not grow with its length.
+    Σ h, Σ |h| and Σ h·hᵀ/|h| are summed over parts of a text, in constant memory.
     """
     texts, count, width = tokens.shape
     total = ridge.new_zeros(texts, width)

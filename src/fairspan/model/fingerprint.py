@@ -13,12 +13,12 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from torch import nn
 
-# Entries of configurations that do not change a vector (names, versions, kernels of attention),
+# Entries of configurations that do not change a vector (names, versions, kernels of attention)
 _IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transformers_version"}
-# and those that another part of a key has (the calibration, the window).
+# or that other parts of a key contain (the calibration, the window).
 _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 _SIDES = ("truncation_side", "padding_side")
-# Keys have their versions.
+# Keys contain their versions.
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence_transformers")
 
 
@@ -39,7 +39,7 @@ def fingerprint(model: SentenceTransformer) -> str:
 
 
 def _descriptions(model: SentenceTransformer) -> Iterator[Any]:
-    """The settings of every module and its tokenizer, as JSON holds them."""
+    """The settings of every module and its tokenizer."""
     yield {"truncate_dim": model.truncate_dim}
     for name, module in model.named_modules():
         if hasattr(module, "get_config_dict"):
@@ -53,8 +53,8 @@ def _descriptions(model: SentenceTransformer) -> Iterator[Any]:
 
 
 def _adapters(model: SentenceTransformer) -> Iterator[Any]:
-    """For each layer with adapters of peft, which of them act on it, and how strongly."""
-    # Where a model has adapters, peft is imported.
+    """For each layer with adapters of peft, the active ones and their strengths."""
+    # If a model has adapters, peft is imported already.
     tuners = sys.modules.get("peft.tuners.tuners_utils")
     for name, module in model.named_modules() if tuners else ():
         if isinstance(module, tuners.BaseTunerLayer):  # type: ignore[union-attr]
@@ -93,9 +93,9 @@ def _relevant(settings: Any) -> Any:
 
 
 def _tokenizer(tokenizer: Any) -> Any:
-    """The rules and vocabulary of a tokenizer, without truncation and padding, which calls set.
+    """The rules and vocabulary of a tokenizer, and the sides on which it truncates and pads.
 
-    Only the sides on which it truncates and pads are its own.
+    Lengths of truncation and padding are set by calls.
     """
     sides = {side: getattr(tokenizer, side, "right") for side in _SIDES}
     unusual = {side: value for side, value in sides.items() if value != "right"}

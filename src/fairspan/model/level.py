@@ -1,4 +1,4 @@
-"""`Level`: the last module of a model whose documents' vectors are level, and how it is found."""
+"""`Level`: the last module of a model with level vectors, and how its direction is found."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.probing import side_of
 
 LANGUAGES = ("en", "de", "it", "ko", "zh", "hi")
-"""Of the embedded sample: its first text is taken in the first one, the second in the next …"""
+"""Languages of the embedded sample, which its texts are taken from in turn."""
 SHORT = 128
 """The most tokens of a text that are read to find a common direction."""
-# Fixed, as the texts are, so that the same weights give the same bits.
+# Fixed, so that the same weights always give the same bits.
 _BATCH = 16
 _SMALLEST = 1e-30
 _WEIGHTS = "model.safetensors"
@@ -30,10 +30,9 @@ _WEIGHTS = "model.safetensors"
 class Level(Module):  # type: ignore[misc]
     """Gives documents' vectors the same share of a model's common direction; queries pass.
 
-    It keeps the length of a vector, and its dtype: it computes in float32, or in float64 for such
-    vectors, and its buffers stay in float32 when a model is cast. sentence-transformers truncates
-    vectors afterwards, by `truncate_dim`: they then have about the same share of the truncated
-    direction, but no longer exactly.
+    Vectors keep their length and dtype. It computes in float32, or in float64 for such vectors, and
+    its buffers stay in float32 when a model is cast. sentence-transformers applies `truncate_dim`
+    afterwards: shares of the truncated direction are then only about equal.
 
     The direction belongs to the weights it was found with. After training, or with another adapter,
     find it again: `fairspan.calibrate(model, level=False)`, then `level=True`.
@@ -66,7 +65,7 @@ class Level(Module):  # type: ignore[misc]
         v = vectors.to(dtype)
         mu = self.direction.to(dtype)
         b = self.share.to(dtype)
-        # No matrix product, which autocast and TF32 would compute in fewer digits.
+        # No matrix product: autocast and TF32 would reduce its precision.
         rest = v - (v * mu).sum(dim=-1, keepdim=True) * mu
         rest_length = torch.linalg.vector_norm(rest, dim=-1, keepdim=True)
         length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
@@ -103,7 +102,7 @@ class Level(Module):  # type: ignore[misc]
 
 
 def level_of(model: SentenceTransformer) -> CommonDirection | None:
-    """What the vectors of a model are made level with; None if they are not."""
+    """The common direction of a model with level vectors; None for other models."""
     *_, last = model.children()
     return last.common if isinstance(last, Level) else None
 
@@ -116,7 +115,7 @@ def remove_level(model: SentenceTransformer) -> None:
 
 
 def add_level(model: SentenceTransformer, common: CommonDirection) -> None:
-    """Make the vectors of a model level, after everything else that it does to them."""
+    """Make the vectors of a model level, as its last step."""
     with model.truncate_embeddings(None):
         dimension = model.get_embedding_dimension()
     if dimension not in (None, len(common.direction)):
@@ -167,8 +166,7 @@ def require_texts(texts: Any) -> list[str]:
 
 
 def general_texts() -> list[str]:
-    """What a common direction is found from: the paragraphs of the embedded sample, each in one
-    language, and as many of each language."""
+    """The paragraphs of the embedded sample, each in one language; equally many per language."""
     folder = files("fairspan").joinpath("corpus", "data", "sample")
     lines = [folder.joinpath(f"{name}.jsonl").read_text("utf-8").splitlines() for name in LANGUAGES]
     count = min(map(len, lines))

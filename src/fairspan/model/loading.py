@@ -117,7 +117,7 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
 
 
 def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
-    """The model at a place; a calibrated one by fairspan's classes, without code or pickles."""
+    """The model at a place; a calibrated one without code or pickles."""
     if Path(place).is_dir() and not options.get("trust_remote_code"):
         # sentence_transformers asks the hub for a model that is called like the folder.
         options = {**options, "local_files_only": True}
@@ -142,13 +142,12 @@ def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTr
             )
         return SentenceTransformer(place, **options)
     if not Path(place).is_dir():
-        # What a calibrated model consists of, and nothing that could be run.
+        # Only files that a calibrated model consists of; none of them is code.
         place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
     _refuse_pickles(Path(place))
     _refuse_foreign_activations(Path(place))
-    # The plain constructor imports a class outside sentence_transformers only under
-    # trust_remote_code, which would trust everything else in the folder as well; this one is
-    # handed the classes it needs.
+    # The plain constructor would import fairspan's classes only under trust_remote_code, which
+    # trusts everything else in the folder as well.
     safe = {**options, "revision": None, "trust_remote_code": False}
     return SentenceTransformer._load_with_module_classes(place, _CLASSES, **safe)
 

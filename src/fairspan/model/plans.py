@@ -81,11 +81,10 @@ def _where_several(inverse_temperature: float | Tensor, tiles: Tiles | None) -> 
 def pooled_evenly(
     calibration: Calibration, side: Side, tiles: Tiles | None, window: int | None
 ) -> Tensor | bool:
-    """Which texts of a batch are pooled evenly: a bool for all, or [N], what the ridge of each is
-    multiplied by, infinity for texts that keep their mean.
+    """The feature `EVENLY` of a batch.
 
-    Where texts that fit into the `window` are left alone, a text that is a little longer is pooled
-    nearly as they are: its score has to compare with theirs.
+    Where texts that fit into the `window` keep their mean, the ridge of a text that is only a
+    little longer is large: its vector stays close to its mean, and comparable with theirs.
     """
     calibration = calibration.on(side)
     if calibration.pooling != "even":
@@ -107,7 +106,7 @@ def _has_several(tiles: Tiles) -> Tensor:
 def _split(
     calibration: Calibration, site: PoolingSite, valid: Tensor
 ) -> tuple[SpecialShares, Baskets, Tensor | None]:
-    """What special tokens receive, where the baskets lie, and the strength: [N], or None for 1."""
+    """The shares of special tokens, the baskets, and the strength: [N], or None for 1."""
     shares = calibration.special_baskets(site.pooling)
     bos = None if shares[0] == "basket" else shares[0]
     eos = None if shares[1] == "basket" else shares[1]

@@ -17,12 +17,12 @@ TOKENS = "token_embeddings"
 PROMPT = "prompt_length"
 """The feature with the length of a batch's prompt in tokens, special ones in front included."""
 EVENLY = "fairspan_evenly"
-"""The feature that says which texts of a batch are pooled evenly: a bool for all, or [N], what the
-ridge is multiplied by, infinity for texts that keep their mean."""
+"""The feature that says which texts are pooled evenly: a bool for all, or [N], the factor of the
+ridge of each text, infinity for texts that keep their mean."""
 
 
 def prompt_length(features: Mapping[str, Any]) -> int | None:
-    """The length of a batch's prompt, of which trainers make a tensor of shape (), (1) or (N)."""
+    """The length of a batch's prompt. Trainers store it as a tensor of shape (), (1) or (N)."""
     length: int | Tensor | None = features.get(PROMPT)
     if not isinstance(length, Tensor):
         return length

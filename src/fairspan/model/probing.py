@@ -1,4 +1,4 @@
-"""Short passes before a calibrated module is used, which prove that its calibration acts."""
+"""Short passes through a calibrated module that check its calibration before it is used."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -15,14 +15,14 @@ from fairspan.calibration.calibration import WIDEST_WINDOW, Side
 from fairspan.model.pooling import TOKENS
 from fairspan.model.tiling import Tiling, special_tokens_around
 
-# Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
+# Features that fairspan adds: the side of a batch, and the segment of each token.
 SIDE = "fairspan_side"
 SEGMENTS = "fairspan_segments"
 
 
 def side_of(features: Mapping[str, Any]) -> Side:
-    """The side that a batch is on; plain `encode` reads documents."""
-    # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
+    """The side of a batch; plain `encode` reads documents."""
+    # A Router may keep the task from `preprocess`, but leaves it in the features.
     is_query = "query" in (features.get("task"), features.get(SIDE))
     return "query" if is_query else "document"
 
@@ -30,7 +30,7 @@ def side_of(features: Mapping[str, Any]) -> Side:
 def find_tiling(module: Transformer) -> Tiling:
     """What tiles need to know about the model of a calibrated module.
 
-    Raises if it cannot be read in tiles: two equal tiles of one text must have equal hidden states.
+    Raises if it cannot read in tiles: two equal tiles of a text must have equal hidden states.
     """
     model = module.model
     if "message" in module.modality_config or module.tokenizer is None:

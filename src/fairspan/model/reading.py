@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,21 +11,22 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
+from fairspan.attention.layers import unsupported
 from fairspan.attention.pieces import in_pieces
-from fairspan.attention.plan import Plan
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.tiles import reading
 from fairspan.calibration.calibration import Side
 from fairspan.errors import DesignError
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import EVENLY, PROMPT, TOKENS
 from fairspan.model.probing import SEGMENTS, SIDE
 from fairspan.model.splitting import MOST_TOKENS, few_at_a_time, piece_size
-from fairspan.model.tiling import forward_under
 
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
 
 
 class OnlyVectors(dict[str, Any]):
-    """The features of a batch too large for its tokens to be kept: who asks for them is told."""
+    """The features of a batch that is too large to keep its tokens; asking for them is an error."""
 
     def __missing__(self, key: str) -> Any:
         if key != "attention_mask":
@@ -38,7 +40,7 @@ class OnlyVectors(dict[str, Any]):
 def read(
     module: Transformer, features: dict[str, Any], side: Side, **kwargs: Any
 ) -> dict[str, Any]:
-    """The features after one pass, with the tokens [N, L, d] and what is pooled evenly."""
+    """The features after one pass: the tokens [N, L, d], and which texts are pooled evenly."""
     inputs = {name: value for name, value in features.items() if name not in _FEATURES}
     calibration = module.calibration
     if "input_ids" not in inputs or not calibration.on(side).reads:
@@ -52,28 +54,48 @@ def read(
         module.path = plan.path
     else:
         output = Transformer.forward(module, inputs, **kwargs)
-    # Not before the pass is launched: a GPU would have to wait for it.
+    # After the pass is launched: this waits for the GPU.
     window = None if module.tiling is None else module.tiling.window
     output[EVENLY] = pooled_evenly(calibration, side, plan.tiles, window)
     return output
 
 
+def forward_under(
+    plan: Plan, module: Transformer, inputs: dict[str, Any], **kwargs: Any
+) -> dict[str, Any]:
+    """The features after one pass under a plan; raise if a layer was not calibrated as planned."""
+    kwargs[PLAN_ARGUMENT] = plan
+    with nullcontext() if plan.tiles is None else reading(plan.tiles):
+        if plan.tiles is not None:
+            kwargs |= module.tiling.position_ids(plan.tiles)
+        output: dict[str, Any] = Transformer.forward(module, dict(inputs), **kwargs)
+    promised = sorted(plan.layers)
+    plan.ended = True
+    if (len(plan.asked), plan.calibrated) != (module.depth, promised):
+        raise unsupported(
+            module.model,
+            f"should have calibrated layers {promised} of {module.depth}, but ran "
+            f"{len(plan.asked)} layers and calibrated {plan.calibrated}",
+        )
+    return output
+
+
 def _in_pieces(module: Transformer, plan: Plan) -> Plan:
-    """The plan, in pieces if it is of one long text and nothing needs all tokens in a layer."""
+    """The plan, in pieces for one long text, unless something needs all tokens of a layer."""
     size = None if plan.tiles is None or is_traced() else piece_size(plan.tiles.valid)
     if size is None or plan.layers or torch.is_grad_enabled() or not gives_only_tokens(module):
         return plan
-    # Last: it visits every module.
+    # The last check, as it visits every module.
     return plan if is_compiled(module.model) else in_pieces(plan, size)
 
 
 def parts_of(module: Transformer, features: dict[str, Any], side: Side) -> list[Tensor]:
-    """The texts of each part in which a batch in tiles is read; none if it is read at once."""
+    """The texts of each part of a batch in tiles; none if the batch is read at once."""
     mask = features.get("attention_mask")
     acts = module.calibration.on(side).reads and "input_ids" in features
     if module.tiling is None or mask is None or not acts or not gives_only_tokens(module):
         return []
-    # Not before: a graph must not depend on the number of texts.
+    # Checked here, as a compiled graph must not depend on the number of texts.
     if len(mask) == 1:
         return []
     whole = module.tiling.whole(module.calibration, module.site, features.get(PROMPT))
@@ -90,8 +112,8 @@ def join(
 ) -> dict[str, Any]:
     """The features of a batch, given those of its parts.
 
-    Of a very large batch, padding included, one token a text is left, which is its vector; without
-    an attention mask, nothing takes it for the text's tokens.
+    A very large batch, padding included, keeps one token per text: its vector. It has no attention
+    mask, so that nothing takes these for the texts' tokens.
     """
     mask = features["attention_mask"]
     order = torch.cat([*parts]).argsort()
@@ -114,14 +136,14 @@ def join(
 
 
 def _factor(evenly: Tensor | bool, texts: Tensor) -> Tensor:
-    """[n]: `EVENLY` of each of some texts, as a number."""
+    """[n]: the feature `EVENLY` of some texts, as numbers."""
     if isinstance(evenly, Tensor):
         return evenly
     return torch.full((len(texts),), 1.0 if evenly else torch.inf, device=texts.device)
 
 
 def gives_only_tokens(module: Transformer) -> bool:
-    """Whether a module is used to infer tokens, and gives nothing beside them."""
+    """Whether a module runs inference and returns nothing but tokens."""
     return (
         module.module_output_name == TOKENS
         and not module.training

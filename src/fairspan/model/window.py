@@ -1,9 +1,9 @@
 """How many tokens of a text a model reads.
 
-The rule of windows, which `set_window` follows: the plain model reads the `max_seq_length` that is
-asked for, or else its own, but at most its positions. Tiles read what is asked for, or else any
-length. A module in tiles, or one that a study may read in tiles, stores the first as
-`untiled_length` and the second as `max_seq_length`. Others have no `untiled_length`.
+The rule of windows, which `set_window` follows: the plain model reads the requested
+`max_seq_length`, or else its own, but at most its positions. Tiles read the requested length, or
+else any length. A module that reads in tiles, or that a study may read in tiles, stores the first
+as `untiled_length` and the second as `max_seq_length`. Others have no `untiled_length`.
 
 The rule of limits. sentence_transformers cuts a text, prompt and special tokens included, at the
 first of these that is set:
@@ -34,7 +34,7 @@ from fairspan.errors import DesignError, require_whole
 from fairspan.model.probing import find_tiling
 
 ANY_LENGTH = 10**9
-"""The limit, in tokens, of what has none; tokenizers without one name larger numbers."""
+"""Stands for no limit; tokenizers without a limit report larger numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def set_window(
     Args:
         asked: the longest text to read, in place of the model's own limit, or a whole window; None
             to keep the module's own.
-        tiled: whether texts are read in tiles, now or under a later calibration. By default as the
+        tiled: whether texts are read in tiles, now or under a later calibration; None for what the
             module's calibration says.
     """
     if tiled is None:
@@ -97,9 +97,9 @@ def set_window(
 def window_of(
     model: SentenceTransformer, calibration: Calibration | None = None, side: Side = "document"
 ) -> int | None:
-    """How many tokens of a text a model reads, under a calibration that acts or else as it is.
+    """How many tokens of a text a model reads; None if no limit is known.
 
-    None if no limit is known.
+    A `calibration` that acts on the side replaces the model's own.
     """
     if not shows_tokens(model):
         return None
@@ -120,7 +120,7 @@ def window_of(
 def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int | None:
     """The `max_length` that this call needs for the rule of limits; None for the module's own.
 
-    `options` has the `task` and `max_length` of the call, where they are set.
+    `options` may have the `task` and the `max_length` of the call.
     """
     task = str(options.get("task"))
     call_limit = options.get("max_length")
