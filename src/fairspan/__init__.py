@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fairspan.studies.logs import read_log as read_log
     from fairspan.studies.tune.run import tune as tune
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
