@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "fairspan"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "fairspan"
 
 # One line per floor: a room may import from every floor above it. The top package, with the
 # version and the public names, is above them all but for the command line.
@@ -29,7 +30,7 @@ FLOORS = [
     "fairspan",
     "cli",
 ]
-# Thousands of characters that a room may have. One that needs more takes it from another.
+# Thousands of characters that a room may have, assets included. One that needs more takes it from another.
 ROOM = {
     "attention": 115,
     "calibration": 35,
@@ -40,12 +41,12 @@ ROOM = {
     "encoding": 97,
     "exporting": 27,
     "model": 121,
-    "report": 57,
+    "report": 77,
     "retrieval": 72,
     "runs": 82,
     "serving": 48,
     "stats": 43,
-    "studies": 241,
+    "studies": 250,
 }
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 
@@ -81,13 +82,22 @@ def test_no_room_imports_upwards_or_sideways() -> None:
 
 
 def test_no_room_outgrows_its_budget() -> None:
-    """Counted in characters, which squeezing cannot please."""
+    """Counted in characters, which squeezing cannot please, with assets but without samples."""
     sizes = dict.fromkeys(ROOM, 0)
-    for file in SOURCE.rglob("*.py"):
+    for file in SOURCE.rglob("*.*"):
         room = file.relative_to(SOURCE).parts[0]
-        if room in sizes:
+        if room in sizes and file.suffix in (".py", ".html", ".css", ".js"):
             sizes[room] += len(file.read_text(encoding="utf-8"))
     assert {room: size for room, size in sizes.items() if size > 1000 * ROOM[room]} == {}
+
+
+def test_pictures_are_the_only_binary_files() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode:
+        pytest.skip("needs a git checkout")
+    files = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    binary = [file for file in files if file.is_file() and b"\0" in file.read_bytes()]
+    assert {file.suffix for file in binary} <= {".png"}, binary
 
 
 def test_no_two_files_import_each_other() -> None:
