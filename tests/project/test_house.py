@@ -30,7 +30,8 @@ FLOORS = [
     "fairspan",
     "cli",
 ]
-# Thousands of characters that a room may have, assets included. One that needs more takes it from another.
+# Thousands of characters that a room may have, with its assets. One that needs more takes it from
+# another.
 ROOM = {
     "attention": 115,
     "calibration": 35,
