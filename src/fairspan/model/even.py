@@ -63,10 +63,10 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if evenly is False:
             pooled: dict[str, Any] = super().forward(features, **kwargs)
             return pooled
-        texts, longest, _ = features[TOKENS].shape
-        is_large = texts > 1 and texts * longest > _LONG and "attention_mask" in features
-        keeps_batch = is_traced() or features[TOKENS].requires_grad or features[TOKENS].is_cuda
-        if is_large and not keeps_batch:
+        tokens = features[TOKENS]
+        # First: in a graph, nothing may depend on lengths.
+        keeps_batch = is_traced() or tokens.requires_grad or tokens.is_cuda
+        if not keeps_batch and _is_large(features):
             pooled = self._pool_one_by_one(features, evenly, **kwargs)
         else:
             pooled = self._pool(features, evenly, **kwargs)
@@ -131,7 +131,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if prompt is not None:
             mask = self._exclude_prompt_from_mask(mask, prompt)
         dtype = torch.promote_types(tokens.dtype, torch.float32)
-        factor = torch.ones(len(tokens), 1, dtype=dtype, device=tokens.device)
+        factor = tokens.new_ones(tokens.shape[0], 1, dtype=dtype)
         if isinstance(evenly, Tensor):
             factor = evenly[:, None].to(dtype)
         keeps_mean = factor.isinf()
@@ -158,6 +158,12 @@ def _with_vectors(
     even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
     vectors = torch.where(keeps_mean, mean, even.to(mean.dtype))
     return {**features, "sentence_embedding": vectors}
+
+
+def _is_large(features: dict[str, Any]) -> bool:
+    """Whether a batch has so many tokens, padding included, that its texts are pooled alone."""
+    texts, longest, _ = features[TOKENS].shape
+    return texts > 1 and texts * longest > _LONG and "attention_mask" in features
 
 
 def _not_finite(pooled: dict[str, Any]) -> int | None:
