@@ -1,7 +1,7 @@
 """Even pooling (`model.even`): one launch for each step of the solves of a batch.
 
 Programs share the tokens of a text. What they add up in one launch, all of them read in the next,
-so no program waits for another one.
+so no program waits for another one. A short text has one program, which steps on by itself.
 """
 
 from functools import partial
@@ -24,6 +24,8 @@ _PER_PROCESSOR = 16
 """Programs that a processor may get: texts of a batch differ in length."""
 _MOST_PARTS = 64
 _BLOCKS_PER_PART = 4
+_BLOCKS_ALONE = 32
+"""The most blocks of a text of one program: for fewer, launches take longer than steps."""
 _AT_A_TIME = 16
 """Parts of a text whose sums are read together."""
 
@@ -39,7 +41,7 @@ def _over_parts(sums, parts, d, AT_A_TIME: tl.constexpr, BLOCK_D: tl.constexpr):
     return tl.sum(total, 0)
 
 
-@triton.jit(do_not_specialize=["count", "parts", "number"])
+@triton.jit
 def _step(
     tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
     t_n, t_l, m_n, m_l, texts, count, parts, number, bound,
@@ -48,8 +50,8 @@ def _step(
 ):  # fmt: skip
     """A step of conjugate gradients: v with Σ h·hᵀ/|h| v + weight·v = Σ h.
 
-    The first launch adds up h, the others Σ h·hᵀ/|h| direction for the launch after them. States
-    and sums have two halves; a launch reads one and writes the other.
+    The first step adds up h, the others Σ h·hᵀ/|h| direction for the step after them. States and
+    sums have two halves; a step reads one and writes the other.
 
     Args:
         totals: [texts, D], Σ h.
@@ -58,7 +60,7 @@ def _step(
         lengths: [texts, parts], Σ |h|.
         states: [2, texts, 3, D], the solution, the rest and the direction.
         sums: [2, texts, parts, D].
-        number: of the launch; LAUNCH is the same, but 2 for all from the third on.
+        number: of the step, of which LAUNCH is 0, 1, or 2 for all from the third on.
     """
     n = (tl.program_id(0) // parts).to(tl.int64)
     part = tl.program_id(0) % parts
@@ -130,6 +132,24 @@ def _step(
         tl.store(lengths + n * parts + part, tl.sum(total_length, 0))
 
 
+@triton.jit(do_not_specialize=["count", "parts", "first", "last"])
+def _steps(
+    tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
+    t_n, t_l, m_n, m_l, texts, count, parts, first, last, bound,
+    LAUNCH: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    STAGES: tl.constexpr, AT_A_TIME: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Steps from `first` to before `last`: more than one only where a text has one program."""
+    for number in range(first, last):
+        _step(
+            tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
+            t_n, t_l, m_n, m_l, texts, count, parts, number, bound,
+            LAUNCH, DIM, BLOCK_D, ROWS, STAGES, AT_A_TIME, PARTS,
+        )  # fmt: skip
+        # The threads of a program read what others of them have written.
+        tl.debug_barrier()
+
+
 def even_vectors_kernel(
     tokens: Tensor, mask: Tensor, ridge: Tensor, steps: int, tolerance: float
 ) -> tuple[Tensor, Tensor]:
@@ -159,17 +179,20 @@ def even_vectors_kernel(
     sums = empty(2, texts, parts, block)
     ridge = ridge.float().contiguous()
 
-    def launch(number: int) -> None:
-        _step[(texts * parts,)](
+    def launch(first: int, last: int) -> None:
+        _steps[(texts * parts,)](
             tokens, mask, ridge, totals, limits, inverses, lengths, states, sums,
-            *tokens.stride()[:2], *mask.stride(), texts, count, parts, number, tolerance**2,
-            LAUNCH=min(number, 2), DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES,
+            *tokens.stride()[:2], *mask.stride(), texts, count, parts, first, last, tolerance**2,
+            LAUNCH=min(first, 2), DIM=width, BLOCK_D=block, ROWS=rows, STAGES=_STAGES,
             AT_A_TIME=_AT_A_TIME, PARTS=block_of(parts), num_warps=_WARPS,
         )  # fmt: skip
 
     with device_of(tokens):
-        for number in range(steps + 2):
-            launch(number)
+        launch(0, 1)
+        launch(1, 2)
+        at_once = steps if parts == 1 else 1
+        for number in range(2, steps + 2, at_once):
+            launch(number, number + at_once)
     solution, rest, _ = states[(steps + 1) % 2].unbind(dim=1)
     unsolved = rest.square().sum(dim=1) > limits[:, 1]
     even = torch.where(unsolved[:, None], torch.nan, solution)
@@ -182,5 +205,7 @@ def _parts(tokens: Tensor, rows: int) -> int:
     if tokens.is_cuda:
         processors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
     blocks = -(-tokens.shape[1] // rows)
+    if blocks <= _BLOCKS_ALONE:
+        return 1
     programs = _PER_PROCESSOR * processors // len(tokens)
     return max(1, min(_MOST_PARTS, programs, blocks // _BLOCKS_PER_PART))
