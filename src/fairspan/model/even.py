@@ -73,9 +73,12 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if is_traced():
             return pooled
         number = _not_finite(pooled)
-        if number is not None and pooled["sentence_embedding"].is_cuda:
+        steps = _steps(self.ridge)
+        most = 4 * features[TOKENS].shape[2]
+        while number is not None and pooled["sentence_embedding"].is_cuda and steps < most:
             # The text needs more steps, or its tokens are not finite.
-            pooled = self._pool(features, evenly, steps=features[TOKENS].shape[2], **kwargs)
+            steps = min(4 * steps, most)
+            pooled = self._pool(features, evenly, steps=steps, **kwargs)
             number = _not_finite(pooled)
         if number is not None:
             self._refuse(pooled, number)

@@ -46,15 +46,19 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     first = np.zeros(len(lengths) + 1, dtype=int)  # of the last part of these
     # Texts without tokens join the part before them: no model reads such texts alone.
     with_tokens = max(1, int(np.count_nonzero(lengths)))
+    number = np.arange(len(lengths), 0, -1)
+    lowest = 0
     for end in range(1, len(lengths) + 1):
-        start = np.arange(end)
-        tokens = (end - start) * lengths[:end]
+        last = min(end, with_tokens) - 1
+        # The earlier a part begins, the more tokens it has.
+        while lowest < last and (end - lowest) * lengths[lowest] > AT_A_TIME:
+            lowest += 1
+        starts = slice(lowest, last + 1)
+        tokens = number[len(lengths) - end :][starts] * lengths[starts]
         time = np.maximum(tokens, GPU_PASS) if on_gpu else tokens + CPU_PASS
-        is_one_text = start == min(end, with_tokens) - 1
-        allowed = (start < with_tokens) & ((tokens <= AT_A_TIME) | is_one_text)
-        total = np.where(allowed, least[:end] + time, np.inf)
-        first[end] = total.argmin()
-        least[end] = total[first[end]]
+        total = least[starts] + time
+        first[end] = lowest + total.argmin()
+        least[end] = total[first[end] - lowest]
     sizes: list[int] = []
     end = len(lengths)
     while end > 0:

@@ -4,6 +4,7 @@ Programs share the tokens of a text. What they add up in one launch, all of them
 so no program waits for another one. A short text has one program, which steps on by itself.
 """
 
+import math
 from functools import partial
 
 import torch
@@ -23,7 +24,6 @@ _STAGES = 2
 _PER_PROCESSOR = 16
 """Programs that a processor may get: texts of a batch differ in length."""
 _MOST_PARTS = 64
-_BLOCKS_PER_PART = 4
 _BLOCKS_ALONE = 32
 """The most blocks of a text of one program: for fewer, launches take longer than steps."""
 _AT_A_TIME = 16
@@ -200,12 +200,17 @@ def even_vectors_kernel(
 
 
 def _parts(tokens: Tensor, rows: int) -> int:
-    """How many programs share the tokens of a text."""
+    """How many programs share the tokens of a text.
+
+    In a step, each of them reads its share of the tokens and what all of them have added up.
+    """
+    texts, count, _ = tokens.shape
+    if count <= rows * _BLOCKS_ALONE:
+        return 1
     processors = 1
     if tokens.is_cuda:
         processors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
-    blocks = -(-tokens.shape[1] // rows)
-    if blocks <= _BLOCKS_ALONE:
-        return 1
-    programs = _PER_PROCESSOR * processors // len(tokens)
-    return max(1, min(_MOST_PARTS, programs, blocks // _BLOCKS_PER_PART))
+    programs = _PER_PROCESSOR * processors // texts
+    # Of so many, both are as much to read: the sums are float32.
+    fastest = math.isqrt(count * tokens.element_size() // 4)
+    return max(1, min(_MOST_PARTS, programs, fastest))
