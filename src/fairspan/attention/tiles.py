@@ -14,8 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -109,70 +108,13 @@ def lay_tiles(
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
     """
-    if segment is None and is_traced():
-        return _lay(valid, size, max(size, whole), lead, trail)
-    tiles: Tiles = _lay_on_host(
-        valid, size, max(size, whole), lead, trail, segment, longest or size
-    )
-    return tiles
-
-
-# No graph can depend on the number of segments.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
-    """The tiles of a batch, laid on the CPU, where their numbers may be looked at; a GPU would
-    start dozens of small operations."""
-    on_host = valid.cpu()
-    *_, segment, _ = how
-    if segment is None and bool(on_host.all()):
-        # All texts have the same tiles.
-        on_host = on_host[:1]
-    tiles = _lay(on_host, *how)
-    # In one copy to the device.
-    numbers = [tiles.position, tiles.tile, tiles.start, tiles.length, tiles.global_rows]
-    together = torch.cat(numbers, dim=1).to(valid.device).expand(len(valid), -1)
-    parts = torch.split(together, [part.shape[1] for part in numbers], dim=1)
-    position, tile, start, length, global_rows = parts
-    return replace(
-        tiles,
-        valid=valid,
-        position=position,
-        tile=tile,
-        start=start,
-        length=length,
-        global_rows=global_rows,
-    )
-
-
-def _lay(
-    valid: Tensor,
-    size: int,
-    whole: int,
-    lead: int,
-    trail: int,
-    segment: Tensor | None = None,
-    longest: int = 0,
-) -> Tiles:
-    """The tiles of a batch. In a graph nothing depends on lengths but the number of columns."""
     columns = valid.shape[1]
-    first = valid.int().argmax(dim=1, keepdim=True)
-    total = valid.sum(dim=1, keepdim=True)
-    count = (total - lead - trail).clamp(min=0)
-    if segment is None:
-        most_tiles, longest_of_several = runs(columns - lead - trail, size)
-        _, width = runs(columns - lead - trail, whole)
-        length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
+    how = (size, max(size, whole), lead, trail)
+    if segment is None and is_traced():
+        numbers = _numbers_in_graph(valid, *how)
     else:
-        length = _segment_lengths(segment.cpu(), first + lead, count, size, longest)
-    padded = True
-    if not is_traced():
-        length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
-        width = max(1, int(length.max()))
-        several = length[(length > 0).sum(dim=1) > 1]
-        longest_of_several = max(1, int(several.max())) if several.numel() else 1
-        padded = segment is not None or bool((total < columns).any())
-    start = first + lead + length.cumsum(dim=1) - length
-
+        numbers = _numbers_on_host(valid, *how, segment, longest or size)
+    first, count, start, length = numbers.first, numbers.count, numbers.start, numbers.length
     # Of each column, how many tiles have begun, and where it is in the last of them.
     begun = valid.new_zeros(valid.shape[0], columns + 1, dtype=torch.long)
     begun = begun.scatter_add(1, start.clamp(max=columns), (length > 0).long())
@@ -191,13 +133,82 @@ def _lay(
         tile=torch.where(valid, tile, NO_TILE),
         start=start.contiguous(),
         length=length.contiguous(),
-        global_rows=_global_rows(first, total, lead, trail),
+        global_rows=numbers.global_rows,
         lead=lead,
         trail=trail,
-        width=width,
-        size=longest_of_several,
-        padded=padded,
+        width=numbers.width,
+        size=numbers.size,
+        padded=numbers.padded,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbers:
+    """What `Tiles` needs of each text, as [N, 1] and as its attributes: its first token and how
+    many tokens its tiles have."""
+
+    first: Tensor
+    count: Tensor
+    start: Tensor
+    length: Tensor
+    global_rows: Tensor
+    width: int
+    size: int
+    padded: bool
+
+
+def _numbers_in_graph(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> _Numbers:
+    """The numbers of a batch; none depends on lengths but through the number of columns."""
+    first, total = _first_and_total(valid)
+    count = (total - lead - trail).clamp(min=0)
+    columns = valid.shape[1]
+    most_tiles, longest_of_several = runs(columns - lead - trail, size)
+    _, width = runs(columns - lead - trail, whole)
+    length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
+    start = first + lead + length.cumsum(dim=1) - length
+    global_rows = _global_rows(first, total, lead, trail)
+    return _Numbers(
+        first, count, start, length, global_rows, width, longest_of_several, padded=True
+    )
+
+
+# No graph can depend on the number of segments.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _numbers_on_host(
+    valid: Tensor,
+    size: int,
+    whole: int,
+    lead: int,
+    trail: int,
+    segment: Tensor | None,
+    longest: int,
+) -> _Numbers:
+    """The numbers of a batch, computed on the CPU, where they may be looked at."""
+    together = torch.cat(_first_and_total(valid), dim=1).cpu()
+    first, total = together[:, :1], together[:, 1:]
+    count = (total - lead - trail).clamp(min=0)
+    if segment is None:
+        most_tiles, _ = runs(int(count.max()), size)
+        length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
+    else:
+        length = _segment_lengths(segment.cpu(), first + lead, count, size, longest)
+    length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
+    several = length[(length > 0).sum(dim=1) > 1]
+    start = first + lead + length.cumsum(dim=1) - length
+    numbers = [first, count, start, length, _global_rows(first, total, lead, trail)]
+    width = max(1, int(length.max()))
+    longest_of_several = max(1, int(several.max())) if several.numel() else 1
+    padded = segment is not None or bool((total < valid.shape[1]).any())
+    # In one copy to the device.
+    on_device = torch.cat(numbers, dim=1).to(valid.device)
+    parts = torch.split(on_device, [part.shape[1] for part in numbers], dim=1)
+    first, count, start, length, global_rows = parts
+    return _Numbers(first, count, start, length, global_rows, width, longest_of_several, padded)
+
+
+def _first_and_total(valid: Tensor) -> tuple[Tensor, Tensor]:
+    """[N, 1]: the first token of each text, and how many it has."""
+    return valid.int().argmax(dim=1, keepdim=True), valid.sum(dim=1, keepdim=True)
 
 
 def _balanced(count: Tensor, size: Tensor | int, most_tiles: int) -> Tensor:
