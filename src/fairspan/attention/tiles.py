@@ -185,7 +185,8 @@ def _numbers_on_host(
 ) -> _Numbers:
     """The numbers of a batch, computed on the CPU, where they may be looked at."""
     together = torch.cat(_first_and_total(valid), dim=1).cpu()
-    first, total = together[:, :1], together[:, 1:]
+    first = together[:, :1]
+    total = together[:, 1:]
     count = (total - lead - trail).clamp(min=0)
     if segment is None:
         most_tiles, _ = runs(int(count.max()), size)
