@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from torch import nn
 
 import fairspan
 from fairspan.errors import DesignError
-from fairspan.model import CalibratedTransformer, reading
+from fairspan.model import CalibratedTransformer, preprocessing, reading
 from tests.builders.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -266,6 +267,29 @@ def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(
     for side in expected:
         vectors, untouched = (getattr(one, f"encode_{side}")(TEXTS) for one in (fair, plain))
         assert (distance(vectors, untouched) > DIFFERENT) == (sides in ("both", side))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("options", [{}, {"prompt": "w7 w8 "}, {"max_length": 900}])
+@pytest.mark.parametrize("task", ["document", "query"])
+def test_batches_are_padded_as_the_tokenizer_pads_them(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, side: str, options: dict[str, Any], task: str
+) -> None:
+    """Which it does itself if the call asks for it."""
+    texts = [words(5), words(4000), "", words(90)]
+    fair = fairspan.calibrate(make_tiny("bert", "mean", padding_side=side), "tiles-64")
+    pad = Mock(wraps=preprocessing._pad)
+    monkeypatch.setattr(preprocessing, "_pad", pad)
+    here = fair.preprocess(texts, task=task, **options)
+    assert pad.called
+    pad.reset_mock()
+    asked = {"text": {"padding": "longest"}}
+    by_tokenizer = fair.preprocess(texts, task=task, processing_kwargs=asked, **options)
+    # A prompt is tokenized alone, too.
+    assert not pad.called or "prompt" in options
+    assert here.keys() == by_tokenizer.keys()
+    for name, value in by_tokenizer.items():
+        assert torch.equal(here[name], value) if torch.is_tensor(value) else here[name] == value
 
 
 def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(

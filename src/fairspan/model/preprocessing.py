@@ -1,4 +1,8 @@
-"""What a calibrated module adds to the preprocessing of a batch: its side, limit and segments."""
+"""What a calibrated module adds to the preprocessing of a batch: its side, limit and segments.
+
+It also pads batches itself: transformers turns padded lists into tensors number by number, which
+took longer than a GPU takes for the batch.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from fairspan.calibration.calibration import Side
@@ -23,7 +29,8 @@ def processing_options(
     processing_kwargs: dict[str, Any] | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The `processing_kwargs` of a call, with the limit of its side, and offsets for segments.
+    """The `processing_kwargs` of a call, with the limit of its side, offsets for segments, and
+    without padding where `add_features` pads.
 
     Args:
         options: the other options of the call.
@@ -41,9 +48,27 @@ def processing_options(
     limit = cut_at(module, side, {**options, **of_module, **of_call})
     if limit is not None:
         added["max_length"] = limit
+    common = dict((processing_kwargs or {}).get("common", {}))
+    if _pads(module, inputs, {**options, **of_module, **of_call, **common}):
+        added["padding"] = False
+        common["return_tensors"] = None
     if not added:
         return processing_kwargs
-    return {**(processing_kwargs or {}), "text": of_call | added}
+    return {**(processing_kwargs or {}), "text": of_call | added, "common": common}
+
+
+def _pads(module: Transformer, inputs: Sequence[Any], asked: Mapping[str, Any]) -> bool:
+    """Whether `add_features` pads a batch: one of texts whose padding no option decides."""
+    is_text = module.processor is module.tokenizer and "message" not in module.modality_config
+    if not is_text or module.transformer_task != "feature-extraction" or module.tiling is None:
+        return False
+    decided = asked.keys() & {"padding", "pad_to_multiple_of", "return_tensors"}
+    return (
+        not decided
+        and module.tokenizer.pad_token_id is not None
+        and len(inputs) > 0
+        and all(type(text) is str for text in inputs)
+    )
 
 
 def add_features(
@@ -54,6 +79,8 @@ def add_features(
     prompt: str | None,
 ) -> None:
     """Add to the features of a batch its side, and the segment of each token if it has any."""
+    if isinstance(features.get("input_ids"), list):
+        _pad(features, module.tokenizer)
     features[SIDE] = side
     if module.tiling is not None and prompt:
         count_prompt(features, module.site, module.tokenizer, prompt)
@@ -61,6 +88,18 @@ def add_features(
         offsets = features.pop("offset_mapping")
         mask = features["attention_mask"]
         features[SEGMENTS] = segment_of_tokens(inputs, offsets, mask, prompt)
+
+
+def _pad(features: dict[str, Any], tokenizer: Any) -> None:
+    """Replace the lists of the texts' tokens by tensors [N, L]."""
+    fill = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    longest = max(map(len, features["input_ids"]))
+    is_left = tokenizer.padding_side == "left"
+    for name in [name for name, value in features.items() if isinstance(value, list)]:
+        padded = np.full((len(features[name]), longest), fill.get(name, 0), dtype=np.int64)
+        for row, tokens in zip(padded, features[name], strict=True):
+            row[longest - len(tokens) if is_left else 0 :][: len(tokens)] = tokens
+        features[name] = torch.from_numpy(padded)
 
 
 def count_prompt(features: dict[str, Any], site: PoolingSite, tokenizer: Any, prompt: str) -> None:
