@@ -695,8 +695,7 @@ def pooled_by_program(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
+@pytest.mark.parametrize(("preset", "normalize"), [("plain", True), ("tiles-64", False)])
 def test_a_graph_is_level(make_tiny: Make, tmp_path: Path, preset: str, normalize: bool) -> None:
     """Both outputs, and queries too, whose ranking is that of plain queries."""
     model = copy.deepcopy(make_tiny("bert", "mean", num_hidden_layers=2, normalize=normalize))

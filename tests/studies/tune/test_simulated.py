@@ -94,8 +94,7 @@ def test_without_an_effect_hardly_any_tuning_says_use(count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 5])
-@pytest.mark.parametrize("gain", [0.03, 0.05])
+@pytest.mark.parametrize(("gain", "count"), [(0.03, 2), (0.05, 5)])
 def test_a_gain_is_found(gain: float, count: int) -> None:
     used = answers(count, gain, seed=10 * count)[NAMES[0]]
     print(f"\n{count} candidates, one gains {gain:g}: {used / RUNS:.3f} of {RUNS} say use it")
