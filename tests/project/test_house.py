@@ -41,7 +41,7 @@ ROOM = {
     "embedding": 57,
     "encoding": 97,
     "exporting": 27,
-    "model": 122,
+    "model": 123,
     "report": 77,
     "retrieval": 72,
     "runs": 82,

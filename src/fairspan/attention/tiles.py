@@ -12,9 +12,10 @@ causal or windowed layer a table of distances.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -109,12 +110,11 @@ def lay_tiles(
         longest: the most tokens of a tile of a segment; `size` if None.
     """
     columns = valid.shape[1]
-    how = (size, max(size, whole), lead, trail)
-    if segment is None and is_traced():
-        numbers = _numbers_in_graph(valid, *how)
-    else:
-        numbers = _numbers_on_host(valid, *how, segment, longest or size)
-    first, count, start, length = numbers.first, numbers.count, numbers.start, numbers.length
+    numbers_of = _numbers if segment is None and is_traced() else _numbers_on_host
+    first_and_total = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)], dim=1)
+    how = (size, max(size, whole), lead, trail, segment, longest or size)
+    tensors, facts = numbers_of(first_and_total, columns, *how)
+    first, count, start, length, global_rows = tensors
     # Of each column, how many tiles have begun, and where it is in the last of them.
     begun = valid.new_zeros(valid.shape[0], columns + 1, dtype=torch.long)
     begun = begun.scatter_add(1, start.clamp(max=columns), (length > 0).long())
@@ -133,83 +133,55 @@ def lay_tiles(
         tile=torch.where(valid, tile, NO_TILE),
         start=start.contiguous(),
         length=length.contiguous(),
-        global_rows=numbers.global_rows,
+        global_rows=global_rows,
         lead=lead,
         trail=trail,
-        width=numbers.width,
-        size=numbers.size,
-        padded=numbers.padded,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Numbers:
-    """What `Tiles` needs of each text, as [N, 1] and as its attributes: its first token and how
-    many tokens its tiles have."""
-
-    first: Tensor
-    count: Tensor
-    start: Tensor
-    length: Tensor
-    global_rows: Tensor
-    width: int
-    size: int
-    padded: bool
-
-
-def _numbers_in_graph(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> _Numbers:
-    """The numbers of a batch; none depends on lengths but through the number of columns."""
-    first, total = _first_and_total(valid)
-    count = (total - lead - trail).clamp(min=0)
-    columns = valid.shape[1]
-    most_tiles, longest_of_several = runs(columns - lead - trail, size)
-    _, width = runs(columns - lead - trail, whole)
-    length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
-    start = first + lead + length.cumsum(dim=1) - length
-    global_rows = _global_rows(first, total, lead, trail)
-    return _Numbers(
-        first, count, start, length, global_rows, width, longest_of_several, padded=True
+        **facts,
     )
 
 
 # No graph can depend on the number of segments.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _numbers_on_host(
-    valid: Tensor,
+def _numbers_on_host(first_and_total: Tensor, *how: Any) -> tuple[Sequence[Tensor], dict[str, Any]]:
+    """The numbers of a batch, computed on the CPU, where they may be looked at."""
+    tensors, facts = _numbers(first_and_total.cpu(), *how)
+    # In one copy to the device.
+    together = torch.cat(tensors, dim=1).to(first_and_total.device)
+    sizes = [part.shape[1] for part in tensors]
+    return torch.split(together, sizes, dim=1), facts
+
+
+def _numbers(
+    first_and_total: Tensor,
+    columns: int,
     size: int,
     whole: int,
     lead: int,
     trail: int,
     segment: Tensor | None,
     longest: int,
-) -> _Numbers:
-    """The numbers of a batch, computed on the CPU, where they may be looked at."""
-    together = torch.cat(_first_and_total(valid), dim=1).cpu()
-    first = together[:, :1]
-    total = together[:, 1:]
+) -> tuple[list[Tensor], dict[str, Any]]:
+    """The first token of each text and how many tokens its tiles have, [N, 1], then three tensors
+    and three numbers of `Tiles`. In a graph none depends on lengths, but on the columns."""
+    first = first_and_total[:, :1]
+    total = first_and_total[:, 1:]
     count = (total - lead - trail).clamp(min=0)
+    most_tiles, longest_of_several = runs(columns - lead - trail, size)
+    _, width = runs(columns - lead - trail, whole)
+    padded = True
     if segment is None:
-        most_tiles, _ = runs(int(count.max()), size)
         length = _balanced(count, torch.where(count > whole, size, whole), most_tiles)
     else:
         length = _segment_lengths(segment.cpu(), first + lead, count, size, longest)
-    length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
-    several = length[(length > 0).sum(dim=1) > 1]
+    if not is_traced():
+        length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
+        width = max(1, int(length.max()))
+        several = length[(length > 0).sum(dim=1) > 1]
+        longest_of_several = max(1, int(several.max())) if several.numel() else 1
+        padded = segment is not None or bool((total < columns).any())
     start = first + lead + length.cumsum(dim=1) - length
-    numbers = [first, count, start, length, _global_rows(first, total, lead, trail)]
-    width = max(1, int(length.max()))
-    longest_of_several = max(1, int(several.max())) if several.numel() else 1
-    padded = segment is not None or bool((total < valid.shape[1]).any())
-    # In one copy to the device.
-    on_device = torch.cat(numbers, dim=1).to(valid.device)
-    parts = torch.split(on_device, [part.shape[1] for part in numbers], dim=1)
-    first, count, start, length, global_rows = parts
-    return _Numbers(first, count, start, length, global_rows, width, longest_of_several, padded)
-
-
-def _first_and_total(valid: Tensor) -> tuple[Tensor, Tensor]:
-    """[N, 1]: the first token of each text, and how many it has."""
-    return valid.int().argmax(dim=1, keepdim=True), valid.sum(dim=1, keepdim=True)
+    tensors = [first, count, start, length, _global_rows(first, total, lead, trail)]
+    return tensors, {"width": width, "size": longest_of_several, "padded": padded}
 
 
 def _balanced(count: Tensor, size: Tensor | int, most_tiles: int) -> Tensor:

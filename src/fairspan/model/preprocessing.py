@@ -1,7 +1,6 @@
 """What a calibrated module adds to the preprocessing of a batch: its side, limit and segments.
 
-It also pads batches itself: transformers turns padded lists into tensors number by number, which
-took longer than a GPU takes for the batch.
+It also pads, as arrays: lists take longer than a GPU takes for the batch.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ def processing_options(
     processing_kwargs: dict[str, Any] | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The `processing_kwargs` of a call, with the limit of its side, offsets for segments, and
-    without padding where `add_features` pads.
+    """The `processing_kwargs` of a call, with the limit of its side and offsets for segments.
 
     Args:
         options: the other options of the call.
@@ -58,17 +56,12 @@ def processing_options(
 
 
 def _pads(module: Transformer, inputs: Sequence[Any], asked: Mapping[str, Any]) -> bool:
-    """Whether `add_features` pads a batch: one of texts whose padding no option decides."""
-    is_text = module.processor is module.tokenizer and "message" not in module.modality_config
-    if not is_text or module.transformer_task != "feature-extraction" or module.tiling is None:
+    """Whether `add_features` pads: texts whose padding no option decides."""
+    is_text = module.processor is module.tokenizer and maps_to_characters(module)
+    if not is_text or asked.keys() & {"padding", "pad_to_multiple_of", "return_tensors"}:
         return False
-    decided = asked.keys() & {"padding", "pad_to_multiple_of", "return_tensors"}
-    return (
-        not decided
-        and module.tokenizer.pad_token_id is not None
-        and len(inputs) > 0
-        and all(type(text) is str for text in inputs)
-    )
+    can_pad = module.tokenizer.pad_token_id is not None
+    return can_pad and len(inputs) > 0 and all(type(text) is str for text in inputs)
 
 
 def add_features(
@@ -91,15 +84,16 @@ def add_features(
 
 
 def _pad(features: dict[str, Any], tokenizer: Any) -> None:
-    """Replace the lists of the texts' tokens by tensors [N, L]."""
+    """Make tensors [N, L] of the lists of tokens."""
     fill = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
     longest = max(map(len, features["input_ids"]))
     is_left = tokenizer.padding_side == "left"
-    for name in [name for name, value in features.items() if isinstance(value, list)]:
-        padded = np.full((len(features[name]), longest), fill.get(name, 0), dtype=np.int64)
-        for row, tokens in zip(padded, features[name], strict=True):
-            row[longest - len(tokens) if is_left else 0 :][: len(tokens)] = tokens
-        features[name] = torch.from_numpy(padded)
+    for name, texts in features.items():
+        if isinstance(texts, list):
+            padded = np.full((len(texts), longest), fill.get(name, 0), dtype=np.int64)
+            for row, text in zip(padded, texts, strict=True):
+                row[longest - len(text) if is_left else 0 :][: len(text)] = text
+            features[name] = torch.from_numpy(padded)
 
 
 def count_prompt(features: dict[str, Any], site: PoolingSite, tokenizer: Any, prompt: str) -> None:

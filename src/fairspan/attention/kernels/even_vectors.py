@@ -1,7 +1,7 @@
 """Even pooling (`model.even`): one launch for each step of the solves of a batch.
 
 Programs share the tokens of a text. What they add up in one launch, all of them read in the next,
-so no program waits for another one. A short text has one program, which steps on by itself.
+so no program waits for another one. A short text has one, which steps on by itself.
 """
 
 import math
@@ -211,6 +211,6 @@ def _parts(tokens: Tensor, rows: int) -> int:
     if tokens.is_cuda:
         processors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
     programs = _PER_PROCESSOR * processors // texts
-    # Of so many, both are as much to read: the sums are float32.
+    # For so many, both are as much: the sums are float32.
     fastest = math.isqrt(count * tokens.element_size() // 4)
     return max(1, min(_MOST_PARTS, programs, fastest))
