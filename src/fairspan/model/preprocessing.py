@@ -1,6 +1,6 @@
 """What a calibrated module adds to the preprocessing of a batch: its side, limit and segments.
 
-It also pads, as arrays: lists take longer than a GPU takes for the batch.
+It also pads, as arrays: lists take longer than the GPU does.
 """
 
 from __future__ import annotations
