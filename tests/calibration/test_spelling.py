@@ -35,7 +35,11 @@ def write(file: Path, calibration: Calibration = TILES) -> Path:
         (None, {"tile_size": 64}, FAIR.but(tile_size=64)),
         (None, {"sides": "both"}, FAIR.but(sides="both")),
         (None, {"basket_size": 64}, Calibration(basket_size=64)),
-        (None, {"layers": "all", "tile_size": 64}, Calibration(layers="all", tile_size=64)),
+        (
+            None,
+            {"basket_size": 8, "tile_size": 64},
+            PRESETS["plain"].but(basket_size=8, tile_size=64),
+        ),
         ("tiles-64", {"tile_size": None, "pooling": "model"}, PRESETS["tempscale"]),
         ("paper+basket_size=64", {}, Calibration(basket_size=64)),
         ("fair+level=false", {"tile_size": 8}, FAIR.but(level=False, tile_size=8)),

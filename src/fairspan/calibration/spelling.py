@@ -24,13 +24,13 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
     """A calibration from a preset's name, its JSON form, a file or a folder, or fields alone.
 
     A string that is no preset's name means a file if it looks like a path or exists. Fields alone
-    change "fair", or if one of them is about baskets "paper".
+    change "fair", or if one of them is about baskets "paper"; with a size of tiles, "plain".
     """
     match calibration:
         case None:
             base = PRESETS[DEFAULT]
             if _OF_BASKETS & changes.keys():
-                base = PRESETS["paper"]
+                base = PRESETS["paper" if changes.get("tile_size") is None else "plain"]
         case Calibration():
             base = calibration
         case Mapping():
