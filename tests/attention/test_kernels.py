@@ -151,7 +151,7 @@ def test_even_vectors(
     width: int, ridge: float, side: str, dtype: torch.dtype, mask_dtype: torch.dtype
 ) -> None:
     """Texts of a view of other strides, with NaN where nothing is to be read, and one of none."""
-    lengths = [513, 40, 2, 1, 0] if INTERPRETED else [3000, 513, 40, 2, 1, 0]
+    lengths = [300, 40, 2, 1, 0] if INTERPRETED else [3000, 513, 40, 2, 1, 0]
     batch = torch.full((len(lengths), max(lengths) + 3, width), torch.nan, dtype=dtype)[:, 3:]
     mask = torch.zeros(batch.shape[:2], dtype=mask_dtype)
     ridges = ridge * torch.linspace(1, 3, len(lengths))[:, None]
@@ -161,7 +161,7 @@ def test_even_vectors(
         batch[row, start : start + len(tokens)] = tokens
         mask[row, start : start + len(tokens)] = 1
     moved = batch.transpose(0, 1).contiguous().to(DEVICE).transpose(0, 1)
-    vectors, totals = even_vectors(moved, mask, ridges)
+    vectors, totals = even_vectors(moved, mask, ridges, even._steps(ridge))
     for row, tokens in enumerate(texts[:-1]):
         assert difference(vectors[row], even_vector(tokens, float(ridges[row]))) <= 1e-6
         assert error(totals[row], tokens.double().sum(dim=0)) <= 1e-5
@@ -169,7 +169,7 @@ def test_even_vectors(
 
 
 def even_vectors(
-    tokens: Tensor, mask: Tensor, ridges: Tensor, steps: int = 30
+    tokens: Tensor, mask: Tensor, ridges: Tensor, steps: int = 10
 ) -> tuple[Tensor, Tensor]:
     """What the kernel gives after so many steps."""
     from fairspan.attention.kernels import even_vectors_kernel

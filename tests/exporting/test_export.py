@@ -176,7 +176,6 @@ KINDS: list[tuple[str, str, str, str | None, int]] = [
     ("qwen3", "lasttoken", "left", "paper+basket_size=16+tile_size=16+eos=original", 300),
     ("mistral", "lasttoken", "right", "tiles-64+tile_size=window", 20),
     ("t5", "mean", "right", "tiles-16", 300),
-    ("bert", "mean", "left", "plain+temperature=0.9to9_0.5", 300),
     ("bert", "cls", "right", "tiles-16+temperature=0.9to40_0.5", 300),
     ("distilbert", "mean", "left", "plain+pooling=even", 300),
     ("mpnet", "mean", "right", "tiles-16+ridge=0.1", 300),
