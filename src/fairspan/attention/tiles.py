@@ -95,6 +95,7 @@ def lay_tiles(
     whole: int = 0,
     segment: Tensor | None = None,
     longest: int | None = None,
+    spans: Tensor | None = None,
 ) -> Tiles:
     """The tiles of texts given as [N, L] bool, False for padding on either side.
 
@@ -108,31 +109,30 @@ def lay_tiles(
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
+        spans: what `spans_of` gives, where it is there already.
     """
     columns = valid.shape[1]
-    numbers_of = _numbers if segment is None and is_traced() else _numbers_on_host
-    first_and_total = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)], dim=1)
-    how = (size, max(size, whole), lead, trail, segment, longest or size)
-    tensors, facts = numbers_of(first_and_total, columns, *how)
-    first, count, start, length, global_rows = tensors
-    # Of each column, how many tiles have begun, and where it is in the last of them.
-    begun = valid.new_zeros(valid.shape[0], columns + 1, dtype=torch.long)
-    begun = begun.scatter_add(1, start.clamp(max=columns), (length > 0).long())
-    number = begun[:, :columns].cumsum(dim=1) - 1
+    how = (columns, size, max(size, whole), lead, trail, segment, longest or size)
+    tensors: Sequence[Tensor]
+    if segment is None and is_traced():
+        tensors, facts = _numbers(spans_of(valid), *how)
+    else:
+        tensors, facts = _numbers_on_host(spans_of(valid) if spans is None else spans, *how)
+        # In one copy to the device.
+        sizes = [part.shape[1] for part in tensors]
+        tensors = torch.split(torch.cat([*tensors], dim=1).to(valid.device), sizes, dim=1)
+    start, length, global_rows, borders, bases = tensors
+    # 0 in front of the tiles, then the number of the tile from 1 on, and one more behind them.
+    region = valid.new_zeros(valid.shape[0], columns + 1, dtype=torch.long)
+    region = region.scatter_add(1, borders, torch.ones_like(borders)).cumsum(dim=1)[:, :columns]
     column = torch.arange(columns, device=valid.device)
-    within = column - start.gather(1, number.clamp(min=0))
-    offset = column - first - lead
-    behind_tiles = lead + length.amax(dim=1, keepdim=True) + offset - count
-    outside = torch.where(offset < 0, column - first, behind_tiles)
-    inside = (offset >= 0) & (offset < count)
-    position = torch.where(inside, lead + within, outside)
-    tile = torch.where(inside, number, GLOBAL)
+    tile = torch.where(column < borders[:, -1:], region - 1, GLOBAL)
     return Tiles(
         valid=valid,
-        position=torch.where(valid, position, 0),
+        position=torch.where(valid, column - bases.gather(1, region), 0),
         tile=torch.where(valid, tile, NO_TILE),
-        start=start.contiguous(),
-        length=length.contiguous(),
+        start=start,
+        length=length,
         global_rows=global_rows,
         lead=lead,
         trail=trail,
@@ -140,19 +140,24 @@ def lay_tiles(
     )
 
 
+def spans_of(valid: Tensor) -> Tensor:
+    """[N, 2]: the first token of each text, and how many it has; on the host unless traced.
+
+    Looking at them is the only device sync of a pass in tiles.
+    """
+    spans = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)], dim=1)
+    return spans if is_traced() else spans.cpu()
+
+
 # No graph can depend on the number of segments.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _numbers_on_host(first_and_total: Tensor, *how: Any) -> tuple[Sequence[Tensor], dict[str, Any]]:
+def _numbers_on_host(spans: Tensor, *how: Any) -> tuple[Sequence[Tensor], dict[str, Any]]:
     """The numbers of a batch, computed on the CPU, where they may be looked at."""
-    tensors, facts = _numbers(first_and_total.cpu(), *how)
-    # In one copy to the device.
-    together = torch.cat(tensors, dim=1).to(first_and_total.device)
-    sizes = [part.shape[1] for part in tensors]
-    return torch.split(together, sizes, dim=1), facts
+    return _numbers(spans.cpu(), *how)
 
 
 def _numbers(
-    first_and_total: Tensor,
+    spans: Tensor,
     columns: int,
     size: int,
     whole: int,
@@ -161,10 +166,16 @@ def _numbers(
     segment: Tensor | None,
     longest: int,
 ) -> tuple[list[Tensor], dict[str, Any]]:
-    """The first token of each text and how many tokens its tiles have, [N, 1], then three tensors
-    and three numbers of `Tiles`. In a graph none depends on lengths, but on the columns."""
-    first = first_and_total[:, :1]
-    total = first_and_total[:, 1:]
+    """What `lay_tiles` needs of each text, and three numbers of `Tiles`. In a graph none of them
+    depends on lengths, but on the columns.
+
+    Returns:
+        `start`, `length` and `global_rows` of `Tiles`; [N, M + 1], where each tile begins and where
+        the last one ends; [N, M + 2], what is subtracted from a column for a token's position: in
+        front of the tiles, in each of them and behind them.
+    """
+    first = spans[:, :1]
+    total = spans[:, 1:]
     count = (total - lead - trail).clamp(min=0)
     most_tiles, longest_of_several = runs(columns - lead - trail, size)
     _, width = runs(columns - lead - trail, whole)
@@ -174,13 +185,17 @@ def _numbers(
     else:
         length = _segment_lengths(segment.cpu(), first + lead, count, size, longest)
     if not is_traced():
-        length = length[:, : max(1, int((length > 0).sum(dim=1).max()))]
+        tiles = (length > 0).sum(dim=1)
+        length = length[:, : max(1, int(tiles.max()))]
         width = max(1, int(length.max()))
-        several = length[(length > 0).sum(dim=1) > 1]
+        several = length[tiles > 1]
         longest_of_several = max(1, int(several.max())) if several.numel() else 1
         padded = segment is not None or bool((total < columns).any())
     start = first + lead + length.cumsum(dim=1) - length
-    tensors = [first, count, start, length, _global_rows(first, total, lead, trail)]
+    borders = torch.cat([start, first + lead + count], dim=1).clamp(max=columns)
+    behind = first + count - length.amax(dim=1, keepdim=True)
+    bases = torch.cat([first, start - lead, behind], dim=1)
+    tensors = [start, length, _global_rows(first, total, lead, trail), borders, bases]
     return tensors, {"width": width, "size": longest_of_several, "padded": padded}
 
 

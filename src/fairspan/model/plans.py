@@ -23,6 +23,7 @@ def make_plan(
     side: Side,
     segment: Tensor | None,
     tiling: Tiling | None,
+    spans: Tensor | None = None,
 ) -> Plan:
     """The plan of one batch through `depth` attention layers.
 
@@ -31,6 +32,7 @@ def make_plan(
         segment: [N, L], the segment of each token, below 0 in plain texts; None if all texts are
             plain.
         tiling: None for a calibration without tiles.
+        spans: what `tiles.spans_of` gives, where it is there already.
     """
     mask = inputs.get("attention_mask")
     valid = (torch.ones_like(inputs["input_ids"]) if mask is None else mask).bool()
@@ -39,7 +41,7 @@ def make_plan(
     tiles = None
     inverse_temperature = _inverse(temperature_of(calibration.temperature, side), valid)
     if tiling is not None:
-        tiles = tiling.lay(calibration, site, valid, prompt, segment)
+        tiles = tiling.lay(calibration, site, valid, prompt, segment, spans)
         inverse_temperature = _where_several(inverse_temperature, tiles)
 
     def make_rule() -> BasketRule:

@@ -14,15 +14,21 @@ from fairspan.attention.baskets import is_traced
 from fairspan.attention.layers import unsupported
 from fairspan.attention.pieces import in_pieces
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
-from fairspan.attention.tiles import reading
+from fairspan.attention.tiles import reading, spans_of
 from fairspan.calibration.calibration import Side
 from fairspan.errors import DesignError
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import EVENLY, PROMPT, TOKENS
 from fairspan.model.probing import SEGMENTS, SIDE
-from fairspan.model.splitting import MOST_TOKENS, few_at_a_time, piece_size
+from fairspan.model.splitting import (
+    MOST_TOKENS,
+    SPANS,
+    columns_of,
+    few_at_a_time,
+    piece_size,
+)
 
-_FEATURES = (SIDE, SEGMENTS, EVENLY)
+_FEATURES = (SIDE, SEGMENTS, EVENLY, SPANS)
 
 
 class OnlyVectors(dict[str, Any]):
@@ -46,7 +52,7 @@ def read(
     if "input_ids" not in inputs or not calibration.on(side).reads:
         return {**Transformer.forward(module, inputs, **kwargs), EVENLY: False}
     how = (calibration, module.site, module.depth, inputs, side)
-    plan = make_plan(*how, features.get(SEGMENTS), module.tiling)
+    plan = make_plan(*how, features.get(SEGMENTS), module.tiling, features.get(SPANS))
     output: dict[str, Any]
     if plan.acts:
         plan = _in_pieces(module, plan)
@@ -89,18 +95,24 @@ def _in_pieces(module: Transformer, plan: Plan) -> Plan:
     return plan if is_compiled(module.model) else in_pieces(plan, size)
 
 
-def parts_of(module: Transformer, features: dict[str, Any], side: Side) -> list[Tensor]:
-    """The texts of each part of a batch in tiles; none if the batch is read at once."""
+def spans_in_tiles(module: Transformer, features: dict[str, Any], side: Side) -> Tensor | None:
+    """The feature `SPANS` of a batch; None for one that is not read in tiles, and in a graph."""
     mask = features.get("attention_mask")
     acts = module.calibration.on(side).reads and "input_ids" in features
-    if module.tiling is None or mask is None or not acts or not gives_only_tokens(module):
-        return []
-    # Checked here, as a compiled graph must not depend on the number of texts.
-    if len(mask) == 1:
-        return []
+    if module.tiling is None or mask is None or not acts or is_traced():
+        return None
     whole = module.tiling.whole(module.calibration, module.site, features.get(PROMPT))
     is_tiled = features.get(SEGMENTS) is not None or mask.shape[1] > whole
-    parts = few_at_a_time(mask) if is_tiled else []
+    return spans_of(mask.bool()) if is_tiled else None
+
+
+def parts_of(module: Transformer, features: dict[str, Any]) -> list[Tensor]:
+    """The texts of each part of a batch in tiles; none if the batch is read at once."""
+    spans = features[SPANS]
+    if spans is None or len(spans) == 1 or not gives_only_tokens(module):
+        return []
+    on_gpu = features["attention_mask"].device.type != "cpu"
+    parts = few_at_a_time(spans[:, 1], on_gpu=on_gpu)
     return parts if len(parts) > 1 else []
 
 
@@ -116,7 +128,7 @@ def join(
     mask, so that nothing takes these for the texts' tokens.
     """
     mask = features["attention_mask"]
-    order = torch.cat([*parts]).argsort()
+    order = torch.cat([*parts]).argsort().to(mask.device)
     pool = module.site.module
     is_large = mask.numel() > MOST_TOKENS and isinstance(pool.pooling_mode, str)
     if is_large and module.site.follows_directly:
@@ -129,17 +141,16 @@ def join(
     for texts, output in zip(parts, outputs, strict=True):
         if tokens is None:
             tokens = output[TOKENS].new_zeros(*mask.shape, output[TOKENS].shape[-1])
-        columns = mask[texts].any(dim=0).nonzero()[:, 0]
-        tokens[texts[:, None], columns] = output[TOKENS]
-        evenly.append(_factor(output[EVENLY], texts))
+        tokens[texts.to(mask.device), columns_of(features[SPANS][texts])] = output[TOKENS]
+        evenly.append(_factor(output[EVENLY], output[TOKENS]))
     return {**features, TOKENS: tokens, EVENLY: torch.cat(evenly)[order]}
 
 
-def _factor(evenly: Tensor | bool, texts: Tensor) -> Tensor:
-    """[n]: the feature `EVENLY` of some texts, as numbers."""
+def _factor(evenly: Tensor | bool, tokens: Tensor) -> Tensor:
+    """[n]: the feature `EVENLY` of the texts of tokens [n, L, d], as numbers."""
     if isinstance(evenly, Tensor):
         return evenly
-    return torch.full((len(texts),), 1.0 if evenly else torch.inf, device=texts.device)
+    return torch.full((len(tokens),), 1.0 if evenly else torch.inf, device=tokens.device)
 
 
 def gives_only_tokens(module: Transformer) -> bool:

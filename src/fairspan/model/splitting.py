@@ -7,6 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+SPANS = "fairspan_spans"
+"""The feature with the first token of each text of a batch in tiles and how many it has, [N, 2], on
+the host."""
 AT_A_TIME = 2**15
 """The most tokens of a part, padding included."""
 MOST_TOKENS = 2**18
@@ -27,14 +30,13 @@ def piece_size(valid: Tensor) -> int | None:
     return size if valid.shape[0] == 1 and valid.shape[1] > size else None
 
 
-def few_at_a_time(mask: Tensor) -> list[Tensor]:
-    """The texts [n] of each part of a batch, given its mask [N, L].
+def few_at_a_time(lengths: Tensor, *, on_gpu: bool) -> list[Tensor]:
+    """The texts [n] of each part of a batch, given how many tokens [N] they have.
 
     The texts of a part have similar lengths, the longest first.
     """
-    lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
-    sizes = cheapest_parts(lengths.numpy(force=True), on_gpu=mask.device.type != "cpu")
-    return list(torch.split(order, sizes))
+    lengths, order = lengths.sort(descending=True, stable=True)
+    return list(torch.split(order, cheapest_parts(lengths.numpy(), on_gpu=on_gpu)))
 
 
 def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
@@ -42,6 +44,11 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
 
     A part costs its tokens, padding included, and one pass.
     """
+    at_once = len(lengths) * lengths[0]
+    # No two parts take less time than this.
+    two_parts = max(lengths.sum(), 2 * GPU_PASS) if on_gpu else lengths.sum() + CPU_PASS
+    if at_once <= min(AT_A_TIME, two_parts):
+        return [len(lengths)]
     least = np.zeros(len(lengths) + 1)  # the time of the first texts, by their number
     first = np.zeros(len(lengths) + 1, dtype=int)  # of the last part of these
     # Texts without tokens join the part before them: no model reads such texts alone.
@@ -67,13 +74,21 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     return sizes
 
 
+def columns_of(spans: Tensor) -> slice:
+    """The columns of a batch that have tokens of texts, given their spans [n, 2]."""
+    return slice(int(spans[:, 0].min()), int(spans.sum(dim=1).max()))
+
+
 def part_of(features: Mapping[str, Any], texts: Tensor) -> dict[str, Any]:
     """The features of some texts [n] of a batch, without the columns that only pad them."""
     mask = features["attention_mask"]
-    columns = mask[texts].any(dim=0)
-    return {
-        name: value[texts][:, columns]
+    spans = features[SPANS][texts]
+    columns = columns_of(spans)
+    on_device = texts.to(mask.device)
+    part = {
+        name: value[on_device, columns]
         if isinstance(value, Tensor) and value.shape == mask.shape
         else value
         for name, value in features.items()
     }
+    return {**part, SPANS: torch.stack([spans[:, 0] - columns.start, spans[:, 1]], dim=1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -40,6 +41,7 @@ class Tiling:
         valid: Tensor,
         prompt: int | None,
         segment: Tensor | None,
+        spans: Tensor | None = None,
     ) -> Tiles | None:
         """The tiles of a batch, given [N, L] bool; None if every text is one tile.
 
@@ -50,12 +52,13 @@ class Tiling:
         whole = self.whole(calibration, site, prompt)
         if segment is None and not is_exporting() and valid.shape[1] <= whole:
             return None
+        lay = partial(lay_tiles, valid, size, lead=lead, trail=trail, spans=spans)
         if segment is None:
-            return lay_tiles(valid, size, lead=lead, trail=trail, whole=whole - lead - trail)
+            return lay(whole=whole - lead - trail)
         limit = self.positions.limit
         room = valid.shape[1] - lead - trail
         longest = max(1, room if limit is None else limit - lead - trail)
-        return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
+        return lay(segment=segment, longest=longest)
 
     def whole(self, calibration: Calibration, site: PoolingSite, prompt: int | None) -> int:
         """The most tokens, global ones included, of a text that is one tile."""

@@ -21,8 +21,8 @@ from fairspan.model.fitting import fitting
 from fairspan.model.pooling import PROMPT, PoolingSite, pooling_of, prompt_length
 from fairspan.model.preprocessing import add_features, processing_options
 from fairspan.model.probing import find_tiling, prove, side_of
-from fairspan.model.reading import join, parts_of, read
-from fairspan.model.splitting import part_of
+from fairspan.model.reading import join, parts_of, read, spans_in_tiles
+from fairspan.model.splitting import SPANS, part_of
 from fairspan.model.tiling import Tiling
 from fairspan.model.window import ANY_LENGTH, set_window
 
@@ -133,7 +133,8 @@ class CalibratedTransformer(SafeTransformer):
         if PROMPT in features:
             features[PROMPT] = prompt_length(features)
         side = side_of(features)
-        parts = parts_of(self, features, side)
+        features[SPANS] = spans_in_tiles(self, features, side)
+        parts = parts_of(self, features)
         if not parts:
             features.update(read(self, features, side, **kwargs))
             return features
