@@ -229,7 +229,7 @@ def test_texts_that_fit_keep_their_vectors(make_tiny: Make) -> None:
             )
             < 1e-6
         )
-    assert fair[0].tiling.window == 512
+    assert fair[0].tiling.at_once == 512
 
 
 def test_it_is_saved_with_the_model_and_taken_out_again(make_tiny: Make, tmp_path: Path) -> None:

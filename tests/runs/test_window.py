@@ -186,7 +186,7 @@ def test_the_rule(make_tiny: Make, asked: int | None) -> None:
         tiled = fairspan.calibrate(start, "tiles-16", max_seq_length=asked)[0]
         assert Window.of(tiled, tiled=True) == Window(plain, asked)
         assert (tiled.untiled_length, tiled.max_seq_length) == (plain, asked or ANY_LENGTH)
-        assert tiled.tiling.window == plain
+        assert tiled.tiling.at_once == plain
         if asked is not None and asked > POSITIONS:
             said = said_by(fairspan.calibrate, start, "paper", max_seq_length=asked)
             assert f"={asked} is more than the model's 60 pos" in said

@@ -22,6 +22,9 @@ from fairspan.attention.tile_rows import global_tokens, seen_by_global, tokens_o
 from fairspan.attention.tiles import GLOBAL, Tiles, TileView
 
 _EMBEDDED_AT_A_TIME = 2**12
+"""Tokens of a long text whose embeddings are computed together."""
+_EMBEDDED_ON_GPU = 2**15
+"""The same on a GPU, where smaller blocks take longer than they save memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,9 +99,10 @@ def run_embeddings(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     if positions is None or torch.is_grad_enabled() or is_traced():
         return forward(*args, **kwargs)
     texts, length = positions.shape
-    if texts != 1 or length <= _EMBEDDED_AT_A_TIME:
+    size = _EMBEDDED_ON_GPU if positions.is_cuda else _EMBEDDED_AT_A_TIME
+    if texts != 1 or length <= size:
         return forward(*args, **kwargs)
-    blocks = torch.split(torch.arange(length, device=positions.device), _EMBEDDED_AT_A_TIME)
+    blocks = torch.split(torch.arange(length, device=positions.device), size)
     parts = (_rows_of((args, kwargs), block, length) for block in blocks)
     return torch.cat([forward(*part_args, **part_kwargs) for part_args, part_kwargs in parts], 1)
 

@@ -206,8 +206,8 @@ class Calibration:
             raise DesignError(f"a calibration is a JSON object, got {type(values).__name__}.")
         changes = dict(values)
         layout = changes.pop("format", cls.FORMAT)
-        # Layout 3 had no pooling, and 4 no level.
-        if layout not in (3, 4, cls.FORMAT):
+        # Layout 4 had no level.
+        if layout not in (4, cls.FORMAT):
             layouts = f"layout {layout!r}, and this fairspan reads layout {cls.FORMAT}"
             remedy = "write it again with this version, or install the one that wrote it"
             raise DesignError(f"this calibration has {layouts}: {remedy}.")

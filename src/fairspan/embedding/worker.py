@@ -109,7 +109,7 @@ class UnitWorker:
         texts."""
         modules = list(calibrated_transformers(model))
         self._options.refuse_changing(*(module.calibration for module in modules))
-        fits = min(module.tiling.window for module in modules if module.tiling is not None)
+        fits = min(module.tiling.at_once for module in modules if module.tiling is not None)
         window = self._encoder.window
         if window is not None and window <= fits:
             raise DesignError(

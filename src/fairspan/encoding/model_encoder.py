@@ -77,7 +77,7 @@ class ModelEncoder(Encoder):
             for calibration in calibrations
         ]
         if modules and all(keeps) and not by_segments:
-            windows = [module.tiling.window for module in modules if module.tiling is not None]
+            windows = [module.tiling.at_once for module in modules if module.tiling is not None]
             self._kept = min(windows, default=ANY_LENGTH)
 
     @cached_property
@@ -162,7 +162,7 @@ def _acting(module: CalibratedTransformer, side: Side) -> dict[str, Any]:
     if calibration.on(side).acts:
         fields["sides"] = "both"
     if module.tiling is not None:
-        fields["window"] = module.tiling.window
+        fields["window"] = module.tiling.at_once
     return fields
 
 

@@ -36,7 +36,7 @@ def tokens_that_fit(model: SentenceTransformer) -> int:
     """How many tokens a text has at most that needs one vector only: what the plain model reads,
     but no more than 512."""
     windows = [module.tiling for module in calibrated_transformers(model)]
-    limits = [tiling.window for tiling in windows if tiling is not None]
+    limits = [tiling.at_once for tiling in windows if tiling is not None]
     return min([*limits, window_of(model) or WIDEST_WINDOW, WIDEST_WINDOW])
 
 

@@ -81,12 +81,12 @@ def _where_several(inverse_temperature: float | Tensor, tiles: Tiles | None) -> 
 
 
 def pooled_evenly(
-    calibration: Calibration, side: Side, tiles: Tiles | None, window: int | None
+    calibration: Calibration, side: Side, tiles: Tiles | None, at_once: int | None
 ) -> Tensor | bool:
     """The feature `EVENLY` of a batch.
 
-    Where texts that fit into the `window` keep their mean, the ridge of a text that is only a
-    little longer is large: its vector stays close to its mean, and comparable with theirs.
+    Where texts of up to `at_once` tokens keep their mean, the ridge of a text that is only a little
+    longer is large: its vector stays close to its mean, and comparable with theirs.
     """
     calibration = calibration.on(side)
     if calibration.pooling != "even":
@@ -96,7 +96,7 @@ def pooled_evenly(
     if tiles is None:
         return False
     count = tiles.valid.sum(dim=1).float()
-    factor = count / (count - (window or 0)).clamp(min=1)
+    factor = count / (count - (at_once or 0)).clamp(min=1)
     return torch.where(_has_several(tiles), factor, torch.inf)
 
 

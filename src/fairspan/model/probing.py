@@ -38,8 +38,8 @@ def find_tiling(module: Transformer) -> Tiling:
             model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
         )
     limits = [limit for limit in (module.untiled_length, module.document_length) if limit]
-    window = min([*limits, WIDEST_WINDOW])
-    tiling = Tiling(find_positions(model), *special_tokens_around(module.tokenizer), window)
+    at_once = min([*limits, WIDEST_WINDOW])
+    tiling = Tiling(find_positions(model), *special_tokens_around(module.tokenizer), at_once)
     lead, trail = tiling.lead_and_trail(module.site, None)
     tiling.size(module.calibration, lead + trail)  # raises if there is no room for it
     ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=model.device)

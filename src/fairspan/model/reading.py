@@ -23,8 +23,8 @@ from fairspan.model.probing import SEGMENTS, SIDE
 from fairspan.model.splitting import (
     MOST_TOKENS,
     SPANS,
+    cheapest_parts,
     columns_of,
-    few_at_a_time,
     piece_size,
 )
 
@@ -61,8 +61,8 @@ def read(
     else:
         output = Transformer.forward(module, inputs, **kwargs)
     # After the pass is launched: this waits for the GPU.
-    window = None if module.tiling is None else module.tiling.window
-    output[EVENLY] = pooled_evenly(calibration, side, plan.tiles, window)
+    at_once = None if module.tiling is None else module.tiling.at_once
+    output[EVENLY] = pooled_evenly(calibration, side, plan.tiles, at_once)
     return output
 
 
@@ -107,13 +107,17 @@ def spans_in_tiles(module: Transformer, features: dict[str, Any], side: Side) ->
 
 
 def parts_of(module: Transformer, features: dict[str, Any]) -> list[Tensor]:
-    """The texts of each part of a batch in tiles; none if the batch is read at once."""
+    """The texts [n] of each part of a batch in tiles; none if the batch is read at once.
+
+    The texts of a part have similar lengths, the longest first.
+    """
     spans = features[SPANS]
     if spans is None or len(spans) == 1 or not gives_only_tokens(module):
         return []
+    lengths, order = spans[:, 1].sort(descending=True, stable=True)
     on_gpu = features["attention_mask"].device.type != "cpu"
-    parts = few_at_a_time(spans[:, 1], on_gpu=on_gpu)
-    return parts if len(parts) > 1 else []
+    sizes = cheapest_parts(lengths.numpy(), on_gpu=on_gpu)
+    return list(torch.split(order, sizes)) if len(sizes) > 1 else []
 
 
 def join(

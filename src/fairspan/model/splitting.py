@@ -30,15 +30,6 @@ def piece_size(valid: Tensor) -> int | None:
     return size if valid.shape[0] == 1 and valid.shape[1] > size else None
 
 
-def few_at_a_time(lengths: Tensor, *, on_gpu: bool) -> list[Tensor]:
-    """The texts [n] of each part of a batch, given how many tokens [N] they have.
-
-    The texts of a part have similar lengths, the longest first.
-    """
-    lengths, order = lengths.sort(descending=True, stable=True)
-    return list(torch.split(order, cheapest_parts(lengths.numpy(), on_gpu=on_gpu)))
-
-
 def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     """How many texts, of falling lengths [N], each part has in the fastest split.
 

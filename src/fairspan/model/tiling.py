@@ -25,14 +25,14 @@ class Tiling:
 
     Attributes:
         before, after: how many special tokens the tokenizer puts around a text.
-        window: the most tokens of a text that the model reads without tiles, but at most
+        at_once: the most tokens of a text that the model reads without tiles, but at most
             `WIDEST_WINDOW`.
     """
 
     positions: Positions
     before: int
     after: int
-    window: int
+    at_once: int
 
     def lay(
         self,
@@ -64,14 +64,14 @@ class Tiling:
         """The most tokens, global ones included, of a text that is one tile."""
         global_tokens = sum(self.lead_and_trail(site, prompt))
         whole = self.size(calibration, global_tokens) + global_tokens
-        return max(whole, self.window) if calibration.short_texts == "leave" else whole
+        return max(whole, self.at_once) if calibration.short_texts == "leave" else whole
 
     def size(self, calibration: Calibration, global_tokens: int) -> int:
         """The most tokens of a tile, global ones aside."""
-        room = max(1, self.window - global_tokens)
+        room = max(1, self.at_once - global_tokens)
         if calibration.tile_size == WINDOW:
             size = room
-            limit: int | None = self.window
+            limit: int | None = self.at_once
         else:
             size = int(calibration.tile_size or 0)
             limit = self.positions.limit

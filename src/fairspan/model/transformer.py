@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 
 from fairspan.attention.layers import attention_modules, layers_around, route_attention
 from fairspan.attention.pieces import route_layers
-from fairspan.calibration.calibration import PRESETS, WIDEST_WINDOW, WINDOW, Calibration, Side
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.calibration.spelling import as_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, UnsupportedModel
@@ -59,13 +59,6 @@ class CalibratedTransformer(SafeTransformer):
         super().__init__(model_name_or_path, **kwargs)
         self.calibration = as_calibration(calibration)
         self.untiled_length = untiled_length
-        is_old = isinstance(calibration, Mapping) and calibration.get("format") == 3
-        is_wide = untiled_length is None or untiled_length > WIDEST_WINDOW
-        if is_old and is_wide and self.calibration.tile_size == WINDOW:
-            raise UnsupportedModel(
-                f"{model_name_or_path} was saved with tiles as large as its window, which now have "
-                f"at most {WIDEST_WINDOW} tokens: calibrate and save the plain model again."
-            )
 
     def on_model_ready(self, model: SentenceTransformer) -> None:
         """Route the attention, and check on short texts that every layer is calibrated."""
