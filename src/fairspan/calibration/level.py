@@ -120,7 +120,8 @@ def fit_level(vectors: np.ndarray) -> CommonDirection:
     Do not use texts of your corpus: the direction would include its subject.
 
     Raises:
-        DesignError: if there are fewer than 20, or some are all zero or not finite, or all have one direction.
+        DesignError: if there are fewer than 20, if some are all zero or not finite, or if all have
+            the same direction.
     """
     v = np.asarray(vectors)
     if v.ndim != 2 or not np.issubdtype(v.dtype, np.number):
