@@ -51,7 +51,7 @@ class EmbedOptions:
         storage: number format of stored vectors: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
-        device: where the model runs: cpu, cuda or mps. Several GPUs need ray as `engine`.
+        device: where the model runs: cpu, cuda or mps. For several GPUs, use `engine` ray.
         dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
             saved weights. By default float32 on a CPU and auto elsewhere.
         trust_remote_code: run code that comes with the model.
