@@ -69,7 +69,7 @@ $(NODE)/.installed: examples/transformers_js/package.json
 integrations: $(INTEGRATIONS) $(CLIENTS)/.installed $(OPTIMUM)/.installed $(NODE)/.installed  ## other programs, for their tests
 
 # The small default model on the embedded corpora, plain and calibrated. Nothing is downloaded.
-demo: $(DEMO)  ## what a small real model finds by depth, and an audit, before and after, as pictures and pages
+demo: $(DEMO)  ## pictures and pages of a search by depth and of an audit, with a small real model
 	$(BIN)/fairspan evaluate --sets 50 --out fairspan-runs/by-depth --picture found_by_depth.png
 	$(BIN)/fairspan audit --out fairspan-runs/audit --picture before_after.png
 	$(BIN)/fairspan report fairspan-runs/by-depth --out found_by_depth.html

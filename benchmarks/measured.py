@@ -599,7 +599,7 @@ def choice_table() -> str:
         mark = "**" if name == FAIR else ""
         cells = [short(chosen[0], ".4f"), str(chosen[3]), short(report[0], ".4f"), str(report[3])]
         rows.append([f"{mark}{in_words(name)}{mark}", *cells, f"{short(report[1])}: {report[2]}"])
-    return table(["reading", "regret", "losses", "regret", "losses", "largest regret"], rows)
+    return table(["setting", "regret", "losses", "regret", "losses", "largest regret"], rows)
 
 
 def vectors_table() -> str:

@@ -8,7 +8,7 @@ class FairspanError(Exception):
 
 
 class UnsupportedModel(FairspanError):  # noqa: N818 - a public name that reads well when caught
-    """The model cannot be calibrated, loaded or exported, or only without effect or wrongly."""
+    """The model cannot be calibrated, loaded or exported correctly."""
 
 
 class MissingExtra(FairspanError):  # noqa: N818 - as above

@@ -55,7 +55,7 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path, monkeypatch: Pat
     tokens = sum(min(64, length) for length in LENGTHS)
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens; the plain model.\n"
     cut = sum(length > 64 for length in LENGTHS)
-    assert f"note: {cut} texts cut to the 64 tokens read." in first.err
+    assert f"note: {cut} texts truncated at 64 tokens." in first.err
     assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
     with monkeypatch.context() as patch:
         patch.setattr("os.access", lambda *asked: False)  # as on a read-only disk

@@ -156,7 +156,7 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     options = ["--preset", "paper", "--side", "query", "--max-seq-length", "90"]
     done = run("export", "model", "x", *options).ok
     assert done.out.startswith("x: model, baskets of 128 tokens, 32 dimensions; ")
-    assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
+    assert "Put this before every query, unless your program does: 'w1 w2 '." in done.out
     lines = [line for line in done.err.splitlines() if not line.startswith("Loading weights")]
     assert all(line.endswith("…") for line in filter(None, lines)), lines
     facts = read(tmp_path, "x/fairspan.json")

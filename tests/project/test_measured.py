@@ -138,7 +138,7 @@ def test_figures_in_readme_are_those_that_were_measured() -> None:
 
 
 def test_readme_names_the_models_of_its_table() -> None:
-    means = re.search(r"means over (.*?), of\b", measured.README.read_text("utf-8"), re.DOTALL)
+    means = re.search(r"means over (.*?)\.\s", measured.README.read_text("utf-8"), re.DOTALL)
     assert means
     named = re.split(r",\s*|\s+and\s+", means[1])
     assert sorted(named) == sorted(facts["model"] for facts in measured.with_keywords())

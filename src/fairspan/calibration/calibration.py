@@ -54,11 +54,12 @@ class Calibration:
         basket_size: keys per basket; the last basket of a text may be shorter.
         layers: layers with baskets: "last_half", "last", "all", an int k for the last k, or a list
             of 0-based numbers. The temperature acts in every layer.
-        strength: 0 leaves the basket masses unchanged, 1 makes them equal, values between mix both.
+        strength: 0 leaves the attention of baskets unchanged, 1 makes their totals equal, values
+            between mix both.
         bos, eos: the first and the last token of a text: part of the next content "basket", or a
-            basket of its own with an "equal" share (1/m of m baskets) or its "original" mass.
-            "auto" is "equal" for the pooled and the first token, else "basket", as always with mean
-            pooling.
+            basket of its own with an "equal" share (1/m of m baskets) or its "original" attention.
+            "auto" is "equal" for the pooled and the first token, otherwise "basket". With mean
+            pooling it is always "basket".
         short_texts: "calibrate" them too, or "leave" them to the plain model. With tiles, short
             texts are those that fit into the window and have at most 512 tokens; with baskets,
             those that do not fill one.
@@ -68,19 +69,18 @@ class Calibration:
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5,
             MPNet). The published equation does not, the published code does.
-        tile_size: most tokens in a tile, "window" for as many as the plain model reads, but at most
-            512, or None for no tiles. The tiles of a text differ by at most one token. A token sees
-            its own tile and global tokens (special tokens, prompt), and positions restart in every
-            tile.
-        pooling: "model" for the model's own; "even" for a vector that says as much of every token
-            as of every other, in place of the mean of all tokens; "auto" for "even" where the model
-            takes this mean. Texts that `short_texts` leaves keep theirs.
+        tile_size: largest number of tokens in a tile; "window" for as many as the plain model
+            reads, but at most 512; None for no tiles. Tiles of a text differ by at most one token.
+            A token attends to its own tile and to global tokens (special tokens, prompt), and
+            positions restart in every tile.
+        pooling: "model" for the model's own; "even" for a vector that represents all tokens
+            equally, instead of their mean; "auto" for "even" if the model takes the mean. Texts
+            that `short_texts` leaves to the plain model keep its pooling.
         ridge: above 0; the larger, the nearer even pooling is to the mean. With
-            short_texts="leave" it falls to this value with a text's length, from infinity at the
-            window.
-        level: whether all documents' vectors get the same share of the direction that vectors of
-            the model have in common, so that texts of every length compare; see `fit_level`. It
-            acts on documents only, whatever `sides` is.
+            short_texts="leave" it is infinite at the window and falls to this value with length.
+        level: whether the vectors of all documents get the same share of the direction that the
+            model's vectors have in common, so that short and long documents are comparable; see
+            `fit_level`. It affects documents only, whatever `sides` is.
     """
 
     basket_size: int = 128

@@ -31,7 +31,7 @@ _CLOSEST = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommonDirection:
-    """What the vectors of a model have in common; it belongs to the weights it was found with.
+    """What the vectors of a model have in common; it is valid for the same weights only.
 
     Attributes:
         direction: [d] in float32, of length 1.
@@ -61,9 +61,9 @@ class CommonDirection:
         object.__setattr__(self, "share", share)
 
     def level(self, vectors: np.ndarray) -> np.ndarray:
-        """[n, d]: vectors [n, d] with the same share of the direction, at the lengths they have.
+        """[n, d]: vectors [n, d] with the same share of the direction; their lengths do not change.
 
-        A vector without a rest, all zero or along the direction, stays as it is, and so does NaN.
+        A vector that is all zero, along the direction, or has NaN stays as it is.
         Computed in float64; floats keep their dtype.
         """
         array = np.asarray(vectors)
@@ -116,11 +116,12 @@ class CommonDirection:
 def fit_level(vectors: np.ndarray) -> CommonDirection:
     """The direction that vectors [n, d] have in common, and their mean share of it.
 
-    Give plain vectors of about 50 general short texts, read with the model's document prompt. Those
-    of the corpus itself have its subject in common, which must stay.
+    Pass plain vectors of about 50 general short texts, embedded with the model's document prompt.
+    Do not use texts of your corpus: the direction would include its subject.
 
     Raises:
-        DesignError: if there are fewer than 20, or some are all zero or not finite, or all agree.
+        DesignError: if there are fewer than 20, if some are all zero or not finite, or if all have
+            the same direction.
     """
     v = np.asarray(vectors)
     if v.ndim != 2 or not np.issubdtype(v.dtype, np.number):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **typed: Any) -> None:
     """Embed a corpus of any size into Parquet files.
 
-    Their columns are id, vector, tokens and truncated. Rows are streamed, so memory stays bounded.
-    The same command continues an interrupted run.
+    Their columns are id, vector, tokens and truncated. Rows are streamed, so the input may be
+    larger than memory. The same command continues an interrupted run.
 
     For example:
 
@@ -56,7 +56,7 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
         say(f"note: {note}.")
     if done["truncated"]:
         window = result.manifest["encoder"]["window"]
-        say(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.")
+        say(f"note: {counted(done['truncated'], 'text')} truncated at {window:,} tokens.")
     if done["rejected"]:
         say(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.")
 

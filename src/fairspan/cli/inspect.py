@@ -30,8 +30,8 @@ def inspect(
 ) -> None:
     """Show how much of each segment is in the vector of one document, before and after calibration.
 
-    Each segment is embedded alone and compared with the whole document. Segments beyond a
-    treatment's window are reported as never seen.
+    Each segment is embedded alone and compared with the whole document. Segments that a treatment
+    does not read are reported as never seen.
 
     For example:
 

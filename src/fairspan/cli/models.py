@@ -27,7 +27,7 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     For example:
 
         fairspan calibrate ibm-granite/granite-embedding-30m-english granite-fair
-        fairspan calibrate MODEL my-model-64 --tile-size 64
+        fairspan calibrate MODEL my-model-128 --tile-size 128
         fairspan calibrate MODEL my-model-baskets --preset paper+basket_size=64
 
     Args:
@@ -57,8 +57,8 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
     words = f"{out}: {model}, {in_words(calibration)}."
     opening = (
-        f"Open it with SentenceTransformer({str(out)!r}, trust_remote_code=True) where fairspan is "
-        f"installed, or with fairspan.load({str(out)!r}), which runs no other code of the folder."
+        f"Load it with fairspan.load({str(out)!r}), which runs no code from the folder, or, where "
+        f"fairspan is installed, with SentenceTransformer({str(out)!r}, trust_remote_code=True)."
     )
     print_result(facts, [words, opening], as_json=as_json)
 
@@ -115,10 +115,10 @@ def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
 
     calibration = facts["calibration"]
     words = in_words(Calibration.from_dict(calibration) if calibration else PRESETS["plain"])
-    off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
+    off = f"vectors differ by at most {facts['verified']['largest_difference']:.1e}"
     yield f"{out}: {facts['model']}, {words}, {facts['dimension']} dimensions; {off}."
     for name, prompt in facts["prompts"].items():
         if prompt:
-            yield f"Put this before every {name}, where the program you use does not: {prompt!r}."
+            yield f"Put this before every {name}, unless your program does: {prompt!r}."
     if len(facts["sides"]) == 1:
         yield one_side(side)

@@ -23,7 +23,7 @@ class Calibrating:
     Attributes:
         preset: preset to apply: fair, tiles-64, paper, retrieval, plain, …; change fields as in
             paper+basket_size=64. By default fair; plain leaves the model as it is. A calibrated
-            model keeps its calibration unless another is asked for.
+            model keeps its calibration unless you name another.
         calibration: JSON file of a calibration, or a folder with a calibration.json, such as a run
             of tune or collapse, instead of a preset.
         tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads,
@@ -103,9 +103,9 @@ class Failing:
     """On which results a command fails.
 
     Attributes:
-        fail_if: exit with code 1 on any of these results: inconclusive; of an audit also biased,
-            language-biased and language-inconclusive; otherwise also worse. Every treatment is
-            judged, or the one that is named, as in fair:biased.
+        fail_if: exit with code 1 on any of these results: for an audit biased, inconclusive,
+            language-biased or language-inconclusive; otherwise worse or inconclusive. All
+            treatments are judged; fair:biased judges only fair.
     """
 
     fail_if: str | None = None

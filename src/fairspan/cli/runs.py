@@ -29,9 +29,9 @@ def compare(
     """Compare two treatments or two runs of evaluate, query by query.
 
     Without a second run, every treatment is compared with the run's first one. Differences are
-    paired, so they are more precise than either side alone. Each pair gets a verdict by the first
-    metric: worse (by more than the margin), inconclusive, slightly worse (within the margin), not
-    worse, or better.
+    paired by query, so they are more precise than two separate results. Each pair gets a verdict
+    by the first metric: better, not worse, slightly worse (within the margin), worse (perhaps by
+    more than the margin), or inconclusive.
 
     For example:
 
@@ -42,7 +42,7 @@ def compare(
         run: the folder of a run of evaluate.
         other: a second run on the same queries. By default the first is compared with itself.
         treatments: two treatments, such as plain,paper: one of each run.
-        margin: losses below it do not matter. By default that of the first run.
+        margin: largest loss that counts as negligible. By default that of the first run.
         as_json: print the result as JSON.
     """
     from fairspan.report.frames import to_records
@@ -88,7 +88,7 @@ def report(
     """Write one HTML page about a run: verdicts, charts, tables, methods and the raw rows.
 
     The page is a single file that needs no network. With another margin or inference, the run
-    is analysed anew, which needs no model.
+    is analysed again, which needs no model.
 
     For example:
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 def evaluate(model: str | None = None, task: str = PASSAGES, /, **typed: Any) -> None:
     """Measure what search finds in short and long documents, with and without keywords.
 
-    All your documents are in the index. Passages that are cut out of them are the queries, unless
-    you have questions of your own. Vectors are stored, so the same command continues an interrupted
-    run.
+    All your documents are in the index. By default, queries are passages that are cut out of them.
+    Vectors are stored, so the same command continues an interrupted run.
 
     For example:
 
@@ -44,10 +43,11 @@ def evaluate(model: str | None = None, task: str = PASSAGES, /, **typed: Any) ->
 def collapse(model: str | None = None, /, **typed: Any) -> None:
     """Measure what length does to a model's vectors, and which treatments undo it.
 
-    It measures whether long texts look more similar to each other than short ones, and whether they
+    It measures whether long texts are more similar to each other than short ones, and whether they
     score higher for every query. The same documents are cut to several lengths, so that long and
-    short texts are about the same topics. With --natural whole documents are compared by their own
-    length. If a treatment is enough, the folder gets calibration.json, for fairspan calibrate.
+    short texts are about the same topics. With --natural, whole documents are compared instead. If
+    a treatment is shown to help, the folder of the run gets a calibration.json, which fairspan
+    calibrate takes.
 
     For example:
 
@@ -69,8 +69,8 @@ def tune(model: str | None = None, task: str = PASSAGES, /, **typed: Any) -> Non
     The candidates are evaluated, and the answer is one that is shown to help, or none. A candidate
     that loses for short or for long documents, or on a guard, is not chosen.
 
-    The folder gets calibration.json, for fairspan calibrate, and the page tune.html. Vectors are
-    stored, so the same command continues an interrupted run.
+    The folder of the run gets a calibration.json, which fairspan calibrate takes, and a page,
+    tune.html. Vectors are stored, so the same command continues an interrupted run.
 
     For example:
 

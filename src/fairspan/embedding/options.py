@@ -42,8 +42,8 @@ class EmbedOptions:
         text_field: field or column of the text.
         id_field: field or column of the id. By default id, otherwise file and row.
         only_longer_than_window: embed only texts longer than the model's window or than 512 tokens;
-            needs short_texts=leave, as in fair+short_texts=leave, which reads the others as the
-            plain model does.
+            needs short_texts=leave, as in fair+short_texts=leave, which leaves the other texts to
+            the plain model.
         vectors: largest number of vectors per document, one for each part of equal length. A
             document that the plain model reads whole, and that has at most 512 tokens, has one. By
             default every document has one.
@@ -51,7 +51,7 @@ class EmbedOptions:
         storage: number format of stored vectors: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
-        device: where the model runs: cpu, cuda or mps. Several GPUs need engine=ray.
+        device: where the model runs: cpu, cuda or mps. For several GPUs, use `engine` ray.
         dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
             saved weights. By default float32 on a CPU and auto elsewhere.
         trust_remote_code: run code that comes with the model.

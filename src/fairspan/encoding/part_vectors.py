@@ -51,10 +51,10 @@ def encode_parts(
     """Embed documents with several vectors each: one for each of a few parts of equal length.
 
     Every part is read as a text of its own. A document that the plain model reads whole, and that
-    has at most 512 tokens, has one vector. For a document, take the best match of its parts.
+    has at most 512 tokens, has one vector. Score a document by its best part.
 
     Args:
-        model: a calibrated model, which reads parts of any length; a plain one cuts them.
+        model: a calibrated model, which reads parts of any length; a plain one truncates them.
         texts: documents.
         vectors: how many a document has at most.
         tokens: how many a part has at most; in place of `vectors`.

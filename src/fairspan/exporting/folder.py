@@ -28,12 +28,12 @@ _CARD = """---
 
 This is {base}, {how}, exported by fairspan. The weights are those of the base model. {licence}
 
-`onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64
-[batch, length], and gives `sentence_embedding`, one finished vector per text, and
-`last_hidden_state`, one per token. Calibration, pooling and normalisation are inside: take
-`sentence_embedding` and pool nothing. {{sides}}
-`tokenizer.json` cuts and pads as the model does. `fairspan.json` has the calibration, the prompts,
-the limit and how the graph was verified.
+`onnx/model.onnx` takes `input_ids`, `attention_mask` and for some models `token_type_ids`, int64
+[batch, length]. It returns `sentence_embedding`, the final vector of each text, and
+`last_hidden_state`, the vectors of its tokens. Calibration, pooling and normalisation are part of
+the graph: use `sentence_embedding` without further pooling. {{sides}}
+`tokenizer.json` truncates and pads as the model does. `fairspan.json` has the calibration, the
+prompts, the limit and how the graph was verified.
 
 ```python
 import numpy as np

@@ -47,8 +47,8 @@ def mteb_model(
 ) -> Any:
     """The `ModelMeta` of a calibrated model: `mteb.evaluate` takes it, `mteb.get_model` finds it.
 
-    Name and revision say which model, calibration, weights and prompts, so that mteb takes no
-    other's results for its own. What mteb knows of the plain model, such as training data, is kept.
+    Name and revision include model, calibration, weights and prompts, so that mteb does not return
+    results of another model. Its data on the plain model, such as training data, are kept.
 
     Args:
         calibration, more: as in `fairspan.calibrate`; by default those of a calibrated model.
@@ -106,7 +106,7 @@ def _revision(model: SentenceTransformer, parts: Sequence[Any], prompts: Any) ->
 
 
 def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **options: Any) -> Any:
-    """A search for `mteb.evaluate`, which also gives "ndcg_at_10_position_1" to 5, by fifths.
+    """A search task for `mteb.evaluate` with nDCG@10 by fifth: "ndcg_at_10_position_1" to 5.
 
     Args:
         task: "passages", or a folder whose queries say where their answers are.

@@ -29,12 +29,12 @@ class TaskOptions:
         corpus: documents to cut passages out of: a folder of text files or with en.jsonl, de.jsonl,
             …, a JSONL or Parquet file, or the name of a dataset. By default the essays that come
             with fairspan.
-        languages: languages of the corpus to read, such as en and de; by default all. Of a folder
-            or a task in several languages, the one to search.
-        sets: number of documents to draw, translations counted once. By default all, or as many as
-            have 225,000 words, from 100 to 1,000.
+        languages: languages of the corpus to read, such as en and de; by default all. For a task
+            in several languages, the one to search.
+        sets: number of documents to draw, translations counted once. By default all, or of a large
+            corpus 100 to 1,000 with 225,000 words.
         query_words: number of words at the beginning of a passage that are the query.
-        seed: seed of what is drawn.
+        seed: seed of the random choice of documents and passages.
     """
 
     corpus: str = field(default=LONG_SAMPLE, metadata={"source": True})

@@ -47,7 +47,7 @@ class LogKind:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunLog(Result):
-    """What a run left on disk, and what its study shows of it.
+    """The results of a run, read from its folder.
 
     Attributes:
         rows: one measured value per row, in the columns of its study.

@@ -68,5 +68,5 @@ def cut_words(info: WindowInfo, unit: str) -> str:
         return ""
     counted = f"{info.cut:,} of {info.count:,}"
     if info.texts == "evidence":
-        return f"{counted} queries ask for text that was never seen"
+        return f"{counted} queries ask for text that was not read"
     return f"{counted} {info.texts} were cut at {info.window:,} {unit}"

@@ -454,7 +454,7 @@ def test_tiles_that_end_with_the_segments_are_noted(
     corpus = str(write_folder(tmp_path / "corpus", {"en": texts}))
     tiles = f"tiles-{size}"
     log = measured(make_tiny("bert", "cls"), corpus=corpus, treatments=["plain", tiles])
-    noted = [note for note in log.notes if note.startswith(f"{tiles}: tiles end where segments")]
+    noted = [note for note in log.notes if note.startswith(f"{tiles}: the end of every segment")]
     assert len(noted) == ends
     means = log.rows.filter(treatment=tiles).group_by("position").agg(pl.col("value").mean())
     assert (np.ptp(means["value"].to_numpy()) < BY_PADDING) == ends

@@ -151,10 +151,10 @@ def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
 # Advice
 
 FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
-MORE = "To m, long texts are more alike than short ones."
-ALIKE = "To m, long texts are neither more nor less alike than short ones."
-LESS = "To m, long texts are less alike than short ones."
-UNCLEAR = "To m, it is not clear yet whether long texts are more alike than short ones."
+MORE = "With m, long texts are more alike than short ones."
+ALIKE = "With m, long texts are neither more nor less alike than short ones."
+LESS = "With m, long texts are less alike than short ones."
+UNCLEAR = "With m, it is unclear whether long texts are more alike than short ones."
 NEITHER = "An index neither prefers nor neglects them."
 NONE_TRIED = f"{MORE} No treatment was tried that a model can be calibrated to. {FIRST}"
 LEVEL = (0.9,) * 4

@@ -435,7 +435,7 @@ def test_frames_of_passages(passages: RunLog) -> None:
         assert plain.to_series(4).to_list() == groups
         assert plain["queries"].sum() == 52
     assert frames["depths"].filter(treatment="plain", index="whole")["queries"].sum() == 52
-    assert any("queries ask for text that was never seen" in note for note in passages.notes)
+    assert any("queries ask for text that was not read" in note for note in passages.notes)
 
 
 def test_two_tokenizers_are_compared_on_the_same_documents(

@@ -83,7 +83,7 @@ def test_enough_is_only_what_is_shown_to_be(
     else:
         spoken = {"whole": "1", "parts-4": "4", "parts-all": "one per chunk"}[enough]
         size = 10_000 * PER_DOCUMENT[enough] * 384 * 4 / 1e6
-        assert words.startswith(f"plain: enough are {spoken} ({size:,.1f} MB), the fewest that are")
+        assert words.startswith(f"plain: {spoken} is enough ({size:,.1f} MB), the smallest")
     assert words in " ".join(printed(log.view, 400).split())
 
 

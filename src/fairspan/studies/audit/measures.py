@@ -50,7 +50,7 @@ POSITION_MEASURES = {
         "represented",
         "How well one vector represents each part of a document",
         "The mean cosine between a document's vector and the vector of each of its segments alone, "
-        "with 95 % intervals. In a fair embedding the lines are level.",
+        "with 95 % intervals. For a fair model, the lines are horizontal.",
     ),
     "retention": Words(
         "retained",

@@ -23,7 +23,7 @@ class AuditAnalysis(Analysis):
     """How the rows of an audit are analysed.
 
     Attributes:
-        margin: differences between positions below it count as fair.
+        margin: largest difference between positions that counts as negligible.
         inference: how intervals are computed: auto, which allows for few sets and for segments that
             sets share; or z, as in the paper that audits are from.
     """
@@ -49,10 +49,10 @@ class AuditOptions(AuditAnalysis, StudyOptions, Design):
             the corpus has it, otherwise its first language; none with `mixed`.
         mixed: languages of mixed documents as lead:later, such as de:en (the first segment German,
             all later ones English), or all.
-        treatments: what is compared, the baseline first: plain, fair, tiles-64, paper,
-            retrieval, paper+basket_size=64, chunk-mean, … By default plain and fair,
-            or plain and chunk-mean for an endpoint. In Python also calibrations.
-        measures: what is measured: representation, retention, attention, fidelity.
+        treatments: treatments to compare, the baseline first: plain, fair, tiles-64, paper,
+            retrieval, paper+basket_size=64, chunk-mean, … By default plain and fair, or for an
+            endpoint plain and chunk-mean. In Python also calibrations.
+        measures: measures to compute: representation, retention, attention, fidelity.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: text put before every document. By default the model's own.
         attention_documents: number of documents of each size and plan whose attention is read.

@@ -64,8 +64,9 @@ class AuditTexts:
         """Notes on treatments whose tiles end where the segments of every document end."""
         documents = self.documents.documents
         return [
-            f"{treatment.name}: tiles end where segments end, since these are equally long, so all "
-            "positions are equal: use another opening or size to see what tiles do elsewhere"
+            f"{treatment.name}: the end of every segment is the end of a tile, since segments are "
+            "equally long, so all positions are equal: use another opening or size to see the "
+            "effect of tiles that end inside segments"
             for treatment in self.options.all_treatments
             if all(_tiles_end_with(document, treatment) for document in documents)
         ]

@@ -19,9 +19,8 @@ class CollapseAnalysis(Analysis):
     """How the rows of a study of length are analysed.
 
     Attributes:
-        margin: the change per doubling of length, of the mean cosine and of the score for every
-            query, that counts as none. Over four doublings, as from 25 to 400 tokens, the default
-            is the margin of an audit.
+        margin: largest change per doubling of length that counts as negligible, of the mean cosine
+            and of the score for every query.
     """
 
     margin: float = 0.005
@@ -42,14 +41,14 @@ class CollapseOptions(CollapseAnalysis, StudyOptions):
         language: language of the corpus. By default English if the corpus has it, otherwise its
             first language.
         lengths: lengths in tokens; every document is cut to each of them at sentence borders, and
-            starts at a random sentence. By default 25, 50, 100, … up to what the model reads and
-            half of the documents have.
+            starts at a random sentence. By default 25, 50, 100, … up to the model's window and
+            the median length of the documents.
         natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting
             them.
         treatments: treatments to compare, as in an audit; the first is the baseline. tempscale is a
             softmax temperature of 0.8, tempscale+temperature=0.9 another one.
-        documents: largest number of documents; in each bin with `natural`.
-        tolerance: how far a text may be from the length asked for, as a share of it.
+        documents: largest number of documents, or with `natural` of documents in each bin.
+        tolerance: how much the length of a text may differ from the requested one, as a share.
         prompt: text put before every document. By default the model's own.
         seed: seed of the draw.
     """

@@ -15,9 +15,9 @@ from fairspan.studies.collapse.slopes import Geometry, Slopes, geometry, slopes_
 from fairspan.studies.collapse.steps import with_steps
 
 ALIKE = {
-    "biased": "To {}, long texts are less alike than short ones.",
-    "fair": "To {}, long texts are neither more nor less alike than short ones.",
-    "inconclusive": "To {}, it is not clear yet whether long texts are more alike than short ones.",
+    "biased": "With {}, long texts are less alike than short ones.",
+    "fair": "With {}, long texts are neither more nor less alike than short ones.",
+    "inconclusive": "With {}, it is unclear whether long texts are more alike than short ones.",
 }
 """What is said of a model whose long texts are not shown to be more alike than short ones."""
 PREFERRED = {
@@ -103,7 +103,7 @@ def advice(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     plain = slopes[log.measured[0]]
     if plain.harms:
         treatment, sentence = enough(log, slopes)
-        return treatment, f"To {model}, {plain.words}. {sentence} {MEASURE_FIRST}"
+        return treatment, f"With {model}, {plain.words}. {sentence} {MEASURE_FIRST}"
     cosine = plain.kind("cosine")
     score = plain.kind("score") if "score" in plain.of else "unknown"
     sentences = [ALIKE[cosine].format(model), PREFERRED[score]]

@@ -23,7 +23,7 @@ NAMES = {
     "share": "share of the common direction",
 }
 NOTES = (
-    "mean pairwise cosine: how similar different texts of one length are",
+    "mean pairwise cosine: how similar different texts of the same length are",
     "share of the common direction: mean cosine with the direction that all vectors have in common",
 )
 METHODS = """
@@ -32,8 +32,8 @@ Intervals are made by leaving out one document at a time (jackknife).
 
 The vectors of a model have a direction in common, found from short general texts. A text's share of
 it is the cosine of its vector with it. A larger share adds to the score for every query, by the
-query's own share times the difference, and an index returns such texts more often. The shortest
-texts of the first treatment stand for queries.
+query's own share times the difference, and search returns such texts more often. The query's share
+is that of the shortest texts of the first treatment.
 
 The verdict is on two slopes over the logarithm of length: of the mean cosine, and of the score for
 every query. Biased: one of them is significantly beyond the margin. Fair: both are significantly

@@ -153,7 +153,7 @@ def _before_and_after(shown: Shown, metric: str) -> str:
         counts[0] += f" of {rows['queries'][0]:,} passages"
     else:
         counts = [number(share, ".0%") for share in rows["estimate"]]
-        counts[0] += " of what answers a query"
+        counts[0] += " of relevant documents"
     by_arm = ", ".join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
     return f"{found_words(metric)}: {by_arm}"
 

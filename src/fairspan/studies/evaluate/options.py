@@ -22,7 +22,7 @@ class SearchAnalysis(Analysis):
     """How the rows of a search are analysed.
 
     Attributes:
-        margin: losses below it do not matter.
+        margin: largest loss that counts as negligible.
     """
 
     margin: float = 0.01
@@ -40,8 +40,8 @@ class SearchOptions(SearchAnalysis, StudyOptions, TaskOptions):
 
     Attributes:
         task: your own questions: a folder in BEIR's layout, one of its files qrels/SPLIT.tsv, or a
-            search of mteb as mteb:NAME. Otherwise passages, each of which asks for the document of
-            `corpus` it was cut out of.
+            search of mteb as mteb:NAME. Otherwise the queries are passages that are cut out of the
+            documents of `corpus`.
         metrics: metrics such as ndcg@10, mrr and recall@1; the first decides.
         prompt: text put before every document. By default the model's own.
         query_prompt: text put before every query. By default the model's own.
@@ -85,11 +85,11 @@ class EvaluateOptions(SearchOptions):
     """What to search, with what, and under which treatments.
 
     Attributes:
-        treatments: what is compared, the baseline first, as in an audit. By default plain and fair;
-            for an endpoint plain and chunk-mean.
-        vectors: numbers of vectors per document to compare, such as 1,2,4,8,all: parts of equal
-            length, up to one for every chunk that the plain model reads. By default 1, and as a
-            reference one per chunk of the first treatment, but not for an endpoint.
+        treatments: treatments to compare, the baseline first, as in an audit. By default plain and
+            fair; for an endpoint plain and chunk-mean.
+        vectors: numbers of vectors per document to compare, such as 1,2,4,8,all. Each vector is of
+            a part of equal length; all is one for every chunk that the plain model reads. By
+            default 1, and all as a reference for the first treatment, but not for an endpoint.
     """
 
     verb: ClassVar[str] = "evaluate"

@@ -149,6 +149,6 @@ def _refuse_unknown_segments(prepared: SearchTexts) -> None:
     without = sum(not document.spans for document in documents)
     if by_segments and without:
         raise CorpusError(
-            f"{by_segments[0]} makes every segment a tile, and of {without} documents the "
-            "segments are not known: omit it, or give their borders."
+            f"{by_segments[0]} makes every segment a tile, but the segments of {without} "
+            "documents are not known: omit it, or add their borders."
         )

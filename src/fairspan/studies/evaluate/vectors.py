@@ -167,8 +167,8 @@ def enough_words(shown: Shown) -> list[str]:
         if enough:
             row = enough[0]
             words.append(
-                f"{treatment}: enough are {row['asked']} ({row['mb_float32']:,.1f} MB), the fewest "
-                f"that are shown to lose at most {margin:g} against the best number"
+                f"{treatment}: {row['asked']} is enough ({row['mb_float32']:,.1f} MB), the "
+                f"smallest number that is shown to lose at most {margin:g} against the best"
             )
         else:
             words.append(

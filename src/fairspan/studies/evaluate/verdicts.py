@@ -186,7 +186,7 @@ def _all_alike(counts: Sequence[tuple[int, int]], window: int | None) -> str:
     if window is None:
         return ""
     what = "exceed" if counts[-1][0] else "fit into"
-    return f"All documents that are asked about {what} the window of {window:,} tokens."
+    return f"All relevant documents {what} the window of {window:,} tokens."
 
 
 def _beside_keywords(alone: Estimates[float], fused: Sequence[Compared | None]) -> str:

@@ -160,8 +160,8 @@ def _by_depth(shown: Shown) -> Section:
     title = f"{rows['metric'][0]} by depth of the evidence"
     table = _group_table(shown, "depths", rows, title, {"depth": "tokens before it"})
     intro = (
-        "How often search finds the right document, by how many tokens of it come before the "
-        "evidence. What a vector does not contain cannot be found."
+        "How often search finds the right document, by the number of its tokens before the "
+        "evidence. Search cannot find what a vector does not contain."
     )
     return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
@@ -197,7 +197,7 @@ def _by_position(shown: Shown) -> Section:
     title = f"{shown.metrics[0]} by fifth of the document"
     table = _group_table(shown, "positions", rows, title, {"position": "fifth"})
     chart = group_chart(shown, "positions", "position", "fifth with the evidence", "Found by fifth")
-    intro = "Lower points mean that what stands there is harder to find."
+    intro = "A lower point means that evidence in this fifth is harder to find."
     return Section("Search by position", intro, charts=(chart,), folded=(table,))
 
 
@@ -209,7 +209,7 @@ def _by_language(shown: Shown) -> Section:
     chart = group_chart(
         shown, "languages", "language", "language of the document", "Found by language"
     )
-    intro = "All languages are in one index; translations of what is asked for do not count."
+    intro = "All languages are in one index; translations of the right document are ignored."
     tables = (replace(table, brief=True),)
     return Section("Search by language", intro, charts=(chart,), tables=tables)
 

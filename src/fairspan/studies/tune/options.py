@@ -45,7 +45,7 @@ class TuneOptions(SearchOptions):
     def __post_init__(self) -> None:
         """Check what needs no file."""
         guards = (self.guards,) if isinstance(self.guards, str) else self.guards
-        require_list("guards", guards, "['beir:FOLDER']", CorpusError)
+        require_list("guards", guards, "['my_questions/']", CorpusError)
         object.__setattr__(self, "guards", tuple(map(str, guards)))
         super().__post_init__()
         named = [self.task, *self.guards]
