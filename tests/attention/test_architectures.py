@@ -105,5 +105,3 @@ def test_half_precision_stays_near_the_matrices(
     with matrices_instead():
         exact, _ = outputs(fair, TEXTS)
     assert error(fast, exact) <= tolerance
-
-

@@ -25,6 +25,8 @@ STEPS = [(10, 1.0), (30, 0.6), (None, 0.3)]
 NAME = "1to10_0.6to30_0.3"
 # With the special tokens of BERT: 72, 30, 31, 10, 11, 3 and 2 tokens, so both sides of each border.
 TEXTS = [words(count, seed) for seed, count in enumerate((70, 28, 29, 8, 9, 1, 0))]
+
+
 def encoded(model: SentenceTransformer, texts: list[str], **options: Any) -> torch.Tensor:
     return torch.as_tensor(np.asarray(model.encode_document(texts, **options)))
 

@@ -50,6 +50,8 @@ WITH_BASKETS: list[dict[str, Any]] = [
     {"tile_size": 16, "temperature": 0.9, "strength": 0.5, "basket_size": 7}
     | {"bos": "original", "eos": "equal"},
 ]
+
+
 @pytest.fixture(autouse=True)
 def _read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short and long texts in one pass, as in training and in compiled graphs."""

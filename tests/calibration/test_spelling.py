@@ -149,5 +149,3 @@ def test_a_path_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     null = said_by(read_calibration, "a\0b.json")
     assert null.endswith("cannot be read: embedded null byte.")
     assert "cannot be read: " in said_by(read_calibration, f"{'x' * 300}.json")
-
-

@@ -187,5 +187,3 @@ def test_names_and_words(calibration: Calibration, name: str, words: str | None)
     assert as_treatment(name).calibration == calibration
     if words is not None:
         assert in_words(calibration) == words
-
-

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -198,6 +200,16 @@ def test_a_damaged_model_is_one_line(
     damaged = min((tmp_path / "model").rglob(file), key=lambda found: "1_Pooling" in found.parts)
     damaged.write_bytes(damage(damaged.read_bytes()))
     said_by(fairspan.load, str(tmp_path / "model"), kind=UnsupportedModel)
+
+
+def test_asking_imports_no_torch() -> None:
+    rooms = "cli.studies", "studies.audit.options", "retrieval.source", "studies.collapse.options"
+    modules = ", ".join(f"fairspan.{room}" for room in ("model.source", *rooms))
+    code = (
+        f"import sys, {modules}; heavy = {{'torch', 'transformers', 'sentence_transformers'}}; "
+        "assert not heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_hub_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
