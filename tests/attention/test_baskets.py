@@ -23,6 +23,8 @@ def test_baskets_of_one_text_by_hand() -> None:
     assert baskets.content.tolist() == [8]
     both = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=True, own_eos=True)
     assert both.slot.tolist() == [[BOS, 2, 2, 2, 3, 3, 3, 4, EOS]]
+    alone = fixed_baskets(torch.ones(1, 1, dtype=torch.bool), 3, own_bos=True, own_eos=True)
+    assert alone.slot.tolist() == [[BOS]]
     neither = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=False, own_eos=False)
     assert neither.slot.tolist() == [[2, 2, 2, 3, 3, 3, 4, 4, 4]]
 
@@ -34,12 +36,6 @@ def test_the_paper_counts_its_baskets_so(length: int) -> None:
         torch.ones(1, length, dtype=torch.bool), 128, own_bos=True, own_eos=False
     )
     assert len(set(baskets.slot[0].tolist())) == math.ceil((length - 1) / 128) + 1
-
-
-def test_one_token_is_the_first_token() -> None:
-    baskets = fixed_baskets(torch.ones(1, 1, dtype=torch.bool), 4, own_bos=True, own_eos=True)
-    assert baskets.slot.tolist() == [[BOS]]
-    assert baskets.content.tolist() == [0]
 
 
 @st.composite
@@ -118,13 +114,6 @@ def test_full_strength_gives_every_basket_the_same_mass(
         for slot in used:
             mass = calibrated[text][..., baskets.slot[text] == slot].sum(dim=-1)
             assert torch.allclose(mass, torch.tensor(1 / len(used), dtype=torch.float64))
-
-
-def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
-    mass = torch.tensor([0.4, 0.0, 0.3, 0.2, 0.1])
-    present = torch.tensor([True, False, True, True, True])
-    shares = target_shares(mass, present, SpecialShares("original", None))
-    assert shares.tolist() == pytest.approx([0.4, 0, 0.2, 0.2, 0.2])
 
 
 def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:

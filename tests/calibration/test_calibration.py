@@ -22,47 +22,38 @@ def test_presets_are_the_published_variants() -> None:
     tempscale = PRESETS["tempscale"]
     assert (tempscale.strength, tempscale.temperature) == (0, 0.8)
     assert not PRESETS["plain"].acts
-
-
-def test_fair_reads_every_document_in_tiles_and_makes_it_level() -> None:
-    fair = PRESETS["fair"]
-    assert (fair.sides, fair.tile_size, fair.level) == ("document", 64, True)
-    assert not fair.reads_what_fits_plainly
-    leaves = fair.but(short_texts="leave")
+    leaves = PRESETS["fair"].but(short_texts="leave")
     assert leaves.reads_what_fits_plainly
-    assert not leaves.but(strength=0.5).reads_what_fits_plainly
+    for other in (PRESETS["fair"], leaves.but(strength=0.5)):
+        assert not other.reads_what_fits_plainly
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"basket_size": 0}, "basket_size must be a whole number of at least 1, got 0"),
-        ({"basket_size": 1.5}, "got 1.5"),
         ({"basket_size": True}, "got True"),
         ({"layers": "first"}, "'last_half', 'last', 'all'"),
-        ({"layers": 0}, "got 0"),
         ({"layers": []}, r"got \[\]"),
         ({"layers": [-1]}, r"got \[-1\]"),
         ({"strength": 1.1}, "strength must be a number from 0 to 1, got 1.1"),
-        ({"strength": "full"}, "got 'full'"),
         ({"strength": float("nan")}, "got nan"),
         ({"bos": "own"}, "'auto', 'basket', 'equal', 'original', got 'own'"),
         ({"eos": 0.1}, "got 0.1"),
         ({"short_texts": "ramp"}, "'calibrate', 'leave', got 'ramp'"),
         ({"temperature": 0}, "above 0 and at most 1, got 0"),
-        ({"temperature": 1.2}, "got 1.2"),
-        ({"temperature": []}, r"got \[\]"),
         ({"temperature": {"doc": 0.8}}, "'query' and 'document'"),
         ({"temperature": {"query": {"query": 0.8}}}, "at most 1, got {'query': 0.8}"),
         ({"sides": "left"}, "'both', 'document', 'query'"),
         ({"sides": "query", "temperature": {"query": 0.9}}, "already limits"),
         ({"scale_position_bias": "yes"}, "True, False, got 'yes'"),
         ({"tile_size": 0}, "a whole number of tokens, or 'window', got 0"),
-        ({"tile_size": True}, "got True"),
         ({"tile_size": "x"}, "got 'x'"),
         ({"ridge": 0}, "ridge must be a number above 0, got 0"),
         ({"ridge": float("inf")}, "got inf"),
+        ({"ridge": "0.1"}, "got '0.1'"),
         ({"ridge": 10**400}, "got 1000"),
+        ({"level": "yes"}, "level must be one of True, False, got 'yes'"),
         ({"size": 3}, "has no field 'size'. Fields: basket_size"),
     ],
 )

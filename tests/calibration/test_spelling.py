@@ -13,7 +13,6 @@ import fairspan
 from fairspan import Calibration
 from fairspan.calibration.calibration import CALIBRATION_FILE, PRESETS
 from fairspan.calibration.spelling import as_calibration, read_calibration
-from tests.builders.commands import Run
 from tests.builders.saying import said_by
 from tests.builders.tiny import words
 
@@ -123,7 +122,6 @@ BAD = [
     ("[1, 2]", "a calibration is a JSON object, got list"),
     ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
     ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 5"),
-    ('{"temperature": {"query": NaN}}', "at most 1, got nan"),
     ('{"bos": NaN}', "bos must be one of"),
 ]
 
@@ -151,13 +149,3 @@ def test_a_path_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     null = said_by(read_calibration, "a\0b.json")
     assert null.endswith("cannot be read: embedded null byte.")
     assert "cannot be read: " in said_by(read_calibration, f"{'x' * 300}.json")
-
-
-def test_the_command_line_takes_a_file_or_its_folder(
-    run: Run, save_tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    folder = write(tmp_path / "run" / CALIBRATION_FILE).parent
-    model = save_tiny("bert", "cls")
-    done = run("calibrate", model, "fair", "--calibration", folder, "--json").ok
-    assert Calibration.from_dict(json.loads(done.out)["calibration"]) == TILES
-    assert fairspan.load(tmp_path / "fair", device="cpu")[0].calibration == TILES

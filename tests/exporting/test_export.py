@@ -32,7 +32,8 @@ from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.exporting import export as exporting
 from fairspan.exporting.export import LIMIT, relative_difference
 from fairspan.exporting.folder import write_folder
-from fairspan.exporting.graph import OUTPUTS, Graph, exportable_copy, trace
+from fairspan.exporting.graph import OUTPUTS, Graph, exportable_copy, levels_tokens, trace
+from fairspan.model.level import level_of
 from tests.builders.commands import Run
 from tests.builders.tiny import words
 
@@ -92,25 +93,32 @@ def small(
 
 
 @pytest.mark.parametrize(
-    ("mode", "preset", "prompt"),
+    ("mode", "preset", "prompt", "dense"),
     [
-        ("mean", "tiles-16+level=true", ""),
-        ("mean", "plain+level=true", ""),
-        ("cls", "tiles-16", "w1 "),
+        ("mean", "tiles-16+level=true", "", False),
+        ("mean", "plain+pooling=even+level=true", "", False),
+        ("mean", "plain+level=true", "", True),
+        ("cls", "tiles-16", "w1 ", False),
     ],
 )
-def test_what_a_graph_computes(make_tiny: Make, mode: str, preset: str, prompt: str) -> None:
-    """Before it is traced: the model's vectors, also as programs pool and normalise its tokens."""
+def test_what_a_graph_computes(
+    make_tiny: Make, mode: str, preset: str, prompt: str, dense: bool
+) -> None:
+    """Before it is traced: the model's vectors, also as programs pool and normalise its tokens,
+    where no module behind the pooling changes directions."""
     model = small(make_tiny, "bert", mode, layers=1)
     model.set_pooling_include_prompt(not prompt)
+    if dense:
+        model.append(Dense(32, 12))
     fair = fairspan.calibrate(model, preset)
+    assert levels_tokens(fair) == ("level" in preset and not dense)
     texts = [words(40), words(5)]
     graph, inputs = Graph.of(exportable_copy(fair), texts, prompt, "document")
     with torch.no_grad():
         vectors, tokens = (output.numpy() for output in graph(**inputs))
     expected = fair.encode_document(texts, prompt=prompt)
     assert relative_difference(vectors, expected) < 1e-6
-    if mode == "mean":
+    if mode == "mean" and not dense:
         mean = pooled(tokens, inputs["attention_mask"].numpy())
         length = np.linalg.norm(mean, axis=1) / np.linalg.norm(expected, axis=1)
         assert relative_difference(mean / length[:, None], expected) < 1e-5
@@ -118,9 +126,11 @@ def test_what_a_graph_computes(make_tiny: Make, mode: str, preset: str, prompt: 
 
 @pytest.mark.slow
 def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
-    """Batch and length stay open: were one fixed, the other sizes of `assert_same` would fail."""
+    """Batch and length stay open: were one fixed, the other sizes of `assert_same` would fail.
+    Queries are level, too, where the plain ones have the same ranking."""
     model = small(make_tiny, "bert", "mean", layers=1, normalize=True)
-    fair = fairspan.calibrate(model, "tiles-16", max_seq_length=300)
+    general = [words(12, seed=number) for number in range(30)]
+    fair = fairspan.calibrate(model, "tiles-16", level=general, max_seq_length=300)
     out = tmp_path / "new" / "fair"
     stages: list[str] = []
     facts = fairspan.export(fair, out, stage=stages.append)
@@ -143,6 +153,12 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     assert facts["opset"] == graph.opset_import[0].version
     assert str(Path.cwd()) not in (out / "onnx/model.onnx").read_bytes().decode("latin-1")
     assert_same(out, fair)
+    common, texts = level_of(fair), [words(5), words(60)]
+    about = {"share": common.share, "sides": ["document", "query"], "last_hidden_state": True}
+    assert facts["level"] == about
+    queries = common.level(fair.encode_query(texts))
+    assert relative_difference(embed(out, texts, "query"), queries) < 1e-5
+    assert "Queries come out level, too" in (out / "README.md").read_text(encoding="utf-8")
     with pytest.raises(UnsupportedModel, match="fair exists and is not an empty folder: choose"):
         fairspan.export(fair, out)
 
@@ -212,15 +228,16 @@ def test_every_kind(
 
 @pytest.mark.slow
 def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Path) -> None:
-    """The graph is float32. A side that is not calibrated is the plain model."""
+    """The graph is float32. A side that is not calibrated is the plain model, and not level."""
     model = small(make_tiny, "bert", "mean")
     torch.manual_seed(0)
     modules = [*model, Dense(32, 16, activation_function=torch.nn.Tanh()), Normalize()]
     half = SentenceTransformer(modules=modules, device="cpu", truncate_dim=8).bfloat16()
-    fair = fairspan.calibrate(half, "tiles-64+sides=document+pooling=even")
+    general = [words(12, seed=number) for number in range(30)]
+    fair = fairspan.calibrate(half, "tiles-64+sides=document+pooling=even", level=general)
     facts = fairspan.export(fair, tmp_path / "x", side="query")
     assert (facts["dimension"], facts["converted_from"]) == (8, "bfloat16")
-    assert facts["calibration"] is None
+    assert (facts["calibration"], facts["level"]) == (None, None)
     assert_same(tmp_path / "x", half.float(), "query")
 
 
@@ -248,14 +265,9 @@ def test_large_weights_are_in_a_second_file(
 # The folder
 
 
-MODES = [
-    *((mode, "model") for mode in ("cls", "mean", "lasttoken", "weightedmean")),
-    ("mean_sqrt_len_tokens", "model"),
-    ("mean", "even"),
-]
-
-
-@pytest.mark.parametrize(("mode", "pooling"), MODES)
+@pytest.mark.parametrize(
+    ("mode", "pooling"), [("cls", "model"), ("mean", "even"), ("weightedmean", "model")]
+)
 def test_a_folder_has_what_programs_read(
     make_tiny: Make, tmp_path: Path, mode: str, pooling: str
 ) -> None:
@@ -427,7 +439,6 @@ def test_a_missing_package_is_named(
     [
         ("file/x", "file/x cannot be written: "),
         ("file", "file exists and is not an empty folder: choose another, or remove it."),
-        ("x --preset plain --max-seq-length 9999", "is more than the model's 600 positions"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -32,9 +32,10 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.mark.parametrize(
     ("architecture", "pooling", "settings"),
     [
-        *product(["bert"], ["cls", "mean"], [*SIMPLE, *EVERYTHING]),
-        *product(["modernbert", "t5"], ["mean"], EVERYTHING),
-        *product(["qwen3"], ["lasttoken"], EVERYTHING),
+        *product(["bert"], ["mean"], EVERYTHING),
+        *product(["bert"], ["cls"], [*SIMPLE, EVERYTHING[0]]),
+        *product(["modernbert", "t5"], ["mean"], EVERYTHING[1:3]),
+        *product(["qwen3"], ["lasttoken"], EVERYTHING[:2]),
     ],
 )
 @pytest.mark.slow

