@@ -90,14 +90,10 @@ _OLD = {
 }
 
 
-@pytest.mark.parametrize("missing", [[], ["pooling", "ridge"]], ids=["layout 4", "layout 3"])
-def test_files_of_earlier_versions(tmp_path: Path, missing: list[str]) -> None:
-    """What these versions did not have is as it was: the model's own pooling, no level vectors."""
-    written = {name: value for name, value in _OLD.items() if name not in missing}
-    written["format"] = 4 - bool(missing)
-    (tmp_path / CALIBRATION_FILE).write_text(json.dumps(written), encoding="utf-8")
-    new = {"pooling": "model", "ridge": 0.2, **written, "format": 5, "level": False}
-    assert read_calibration(tmp_path).to_dict() == new
+def test_a_file_of_0_2(tmp_path: Path) -> None:
+    """It had no level vectors."""
+    (tmp_path / CALIBRATION_FILE).write_text(json.dumps(_OLD), encoding="utf-8")
+    assert read_calibration(tmp_path).to_dict() == {**_OLD, "format": 5, "level": False}
 
 
 def test_a_model_is_calibrated_by_a_file(
@@ -121,7 +117,7 @@ BAD = [
     (f'{{"basket_size": {"9" * 5000}}}', "not JSON: "),
     ("[1, 2]", "a calibration is a JSON object, got list"),
     ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
-    ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 5"),
+    ('{"format": 3, "strength": 0.5}', "has layout 3, and this fairspan reads layout 5"),
     ('{"bos": NaN}', "bos must be one of"),
 ]
 
