@@ -39,8 +39,14 @@ def encoder(
     return ModelEncoder(model, calibration, **how)
 
 
-@pytest.mark.parametrize("calibration", [PRESETS["plain"], PAPER.but(sides="query"), BY_SIDE])
-@pytest.mark.parametrize("side", ["query", "document"])
+@pytest.mark.parametrize(
+    ("calibration", "side"),
+    [
+        (PAPER.but(sides="query"), "query"),
+        (PAPER.but(sides="query"), "document"),
+        (BY_SIDE, "document"),
+    ],
+)
 def test_vectors_are_those_of_the_model(
     representative: SentenceTransformer, calibration: Calibration, side: Any
 ) -> None:
@@ -68,9 +74,10 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
     plain = PRESETS["plain"]
     calibrations = (plain, PAPER, PAPER.but(sides="document"), BY_SIDE)
     made = [
-        encoder(model, calibration, side, prompt=prompt)
-        for calibration, side, prompt in product(calibrations, ("query", "document"), ("", "w1 "))
+        encoder(model, calibration, side)
+        for calibration, side in product(calibrations, ("query", "document"))
     ]
+    made += [encoder(model, calibration, prompt="w1 ") for calibration in (plain, PAPER)]
     made.append(encoder(model, TILES, "document", by_segments=True))
     narrow = copy_sharing_weights(model)
     narrow.max_seq_length = 10
@@ -84,7 +91,7 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
         if np.abs(found[one] - found[other]).max() > 1e-4
     ]
     assert all(keys[one] != keys[other] for one, other in apart)
-    assert len(apart) > 60
+    assert len(apart) > 40
     assert {len(made) - 1} < set(chain(*apart)), "a text that is cut has another vector"
 
 
@@ -129,9 +136,13 @@ def test_segments_as_tiles(make_tiny: Make, pooling: str, prompt: str) -> None:
     assert np.abs(np.stack([vector for vector, _ in spanned]) - by_hand).max() < BY_PADDING
 
 
-@pytest.mark.parametrize(("calibration", "prompt"), [("plain", ""), ("paper", "w1 w2 ")])
 @pytest.mark.parametrize(
-    ("architecture", "side"), [("mpnet", "right"), ("qwen3", "left"), ("modernbert", "right")]
+    ("architecture", "side", "calibration", "prompt"),
+    [
+        ("mpnet", "right", "plain", ""),
+        ("qwen3", "left", "paper", "w1 w2 "),
+        ("modernbert", "right", "paper", ""),
+    ],
 )
 def test_spans_by_hand(
     make_tiny: Make, architecture: str, side: str, calibration: str, prompt: str
