@@ -98,8 +98,6 @@ def test_rows_that_keep_their_vectors_are_counted(
     assert said["options"]["only_longer_than_window"] is True
     level = embed("level", "--preset", "fair+short_texts=leave").ok.out
     assert "can keep the plain model's vectors, made level with CommonDirection" in level
-    reason = "needs short_texts=leave, as in fair+short_texts=leave"
-    embed("fair", "--preset", "fair").is_one_line(reason)
 
 
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
