@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,10 @@ class Verb:
 
     Attributes:
         asked: the keywords of a small run with two treatments, most of whose batches hold one text.
-        others: changes each of which asks for something else, the first also on the command line.
     """
 
     name: str
     asked: Mapping[str, Any]
-    others: Sequence[Mapping[str, Any]]
 
     @property
     def measure(self) -> Callable[..., fairspan.RunLog]:
@@ -95,28 +93,23 @@ class Verb:
 
 
 SMALL = {"treatments": ["plain", STRONG], "batch_tokens": 100}
-OTHERS = [{"seed": 1}, {"treatments": ["paper"]}, {"prompt": "w1 "}]
 VERBS = [
     Verb(
         "audit",
         {"sizes": [2], "sets": 4, "measures": ["representation", "retention"], **SMALL},
-        OTHERS,
     ),
     Verb(
         "evaluate",
         {"sets": 5, "metrics": ["mrr"], **SMALL},
-        OTHERS,
     ),
     Verb(
         "collapse",
         {"lengths": [10, 20, 40], "documents": 8, "treatments": ["plain", STRONG]}
         | {"batch_tokens": 25},
-        OTHERS,
     ),
 ]
 TUNE = Verb(
     "tune",
     {"candidates": GRID, "metrics": ["mrr"], "batch_tokens": 100},
-    [{"margin": 0.05}, {"candidates": ["paper"]}, {"seed": 1}],
 )
 """A tuning: it searches with candidates, and has no option for treatments."""

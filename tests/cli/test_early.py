@@ -52,7 +52,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model/modules.json": "[]",
         "empty.jsonl": "",
         "cut.parquet": "PAR1",
-        "body.jsonl": '{"id": "a", "body": "w1"}',
     }
     for name, count in (("corpus", 4), ("many", 20)):
         texts = [" ".join(f"w{number} w1 w{k}." for k in range(20)) for number in range(count)]
@@ -83,15 +82,12 @@ NOT_THERE = "there is no device 'cuda' on this machine: torch 2.9 finds 0 of kin
 MISTAKES = [
     ("embed model empty.jsonl out", "empty.jsonl holds no rows"),
     ("embed model cut.parquet out", "cut.parquet is not a Parquet file"),
-    ("embed model body.jsonl out", "body.jsonl, line 1: there is no field 'text'."),
     *((f"{words} --device cuda", NOT_THERE) for words in (*GOOD[:6], "serve model --port 0")),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
-    ("evaluate model --corpus cut.parquet", "cut.parquet is not a Parquet file"),
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     (f"{AUDIT} --languages en,xx", "has no language 'xx'"),
     (f"{AUDIT} --out file", "file cannot be written: file is no folder that you may write into"),
-    (f"{AUDIT} --out file/run", "file/run cannot be written: "),
     (f"{AUDIT} --store file/store", "file/store cannot be written: "),
     (f"{AUDIT} --picture file/p.png", "file/p.png cannot be written: "),
     (f"{AUDIT} --max-seq-length 0", "max_seq_length must be a whole number of at least 1, got 0"),
@@ -102,14 +98,9 @@ MISTAKES = [
     ("serve nowhere/at-all --port 0", "nowhere/at-all could not be loaded: "),
     ("serve model --port 70000", "port must be from 0 to 65535, got 70000"),
     ("serve model --max-inputs 0", "max_inputs must be a whole number of at least 1"),
-    ("tune model nowhere", "there is no task 'nowhere'"),
     (f"{TUNE} --guard nowhere", "there is no task 'nowhere'"),
     ("tune model --corpus corpus", "corpus asks about 4 documents, and tune needs at least 20"),
     (f"{TUNE} --metrics good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
-    (
-        "collapse model --corpus corpus --treatments tempscale+temperature=2",
-        "above 0 and at most 1, got 2",
-    ),
     ("inspect model nowhere.md", "nowhere.md cannot be read"),
     ("inspect nowhere/at-all page.md", "nowhere/at-all could not be loaded: "),
     ("inspect model page.md --html file/page.html", "file/page.html cannot be written: "),
@@ -117,7 +108,6 @@ MISTAKES = [
     ("calibrate model file/out", "file/out cannot be written: "),
     ("calibrate model out --max-seq-length 0", "max_seq_length must be"),
     ("calibrate model out --calibration nowhere.json", "nowhere.json"),
-    ("calibrate model out --calibration file", "file: not JSON"),
     ("export model x.onnx", "a model is exported to a folder: use 'x' for 'x.onnx'"),
 ]
 

@@ -100,11 +100,7 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes_are_one_line_before_anything_is_loaded(
-    run: Run, tmp_path: Path, words: str, said: str
-) -> None:
-    for name in ("v1", "v2"):
-        searched(tmp_path / name, {"plain": 0.0})
+def test_mistakes_are_one_line_before_anything_is_loaded(run: Run, words: str, said: str) -> None:
     done = run(*shlex.split(words))
     done.is_one_line(said)
     assert "loading" not in done.err
@@ -128,7 +124,7 @@ def test_a_run_without_verdicts_does_not_pass(
     assert "has no verdicts, which fail_if needs" in done.last
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_search_fails_where_the_printed_verdict_says_so(
     tmp_path: Path, exit_code: ExitCode, seed: int
 ) -> None:
@@ -161,7 +157,7 @@ def test_what_short_documents_lose_fails_whatever_long_ones_gain(
     assert exit_code(log, "paper:worse") == exit_code(log, "inconclusive") == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_audit_fails_where_the_printed_verdicts_say_so(
     tmp_path: Path, exit_code: ExitCode, seed: int
 ) -> None:

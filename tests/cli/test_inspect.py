@@ -77,11 +77,8 @@ def test_a_picture_and_a_page_are_written_beside_the_json(
     ("typed", "said"),
     [
         ("page.md --borders chapter", "borders must be one of auto, heading"),
-        ("page.md --parts 0", "parts must be a whole number"),
-        ("page.md --parts 2 --borders blank", "omit one of them"),
         ("page.md --picture a.gif", "a picture is one of"),
         ("page.md --html a.pdf", "a page is an .html file"),
-        ("page.md --treatments chunk-mean", "run an audit"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -95,8 +95,6 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
         ("report audit --figure-formats svg", "figure_formats would do nothing without figures"),
         ("report nowhere", "nowhere is not the folder of a run: it has no run.json"),
         ("report length --inference z", "inference"),
-        ("report evaluation --inference z", "inference"),
-        ("compare evaluation audit", "the run m-audit is a run of audit: only runs of evaluate"),
         ("compare evaluation --treatments=", "--treatments is empty"),
         ("compare evaluation nowhere", "nowhere is not the folder of a run"),
     ],

@@ -36,6 +36,8 @@ def parsed(line: str) -> dict[str, Any]:
         ("audit --margin -1 --max_seq_length 3", {"margin": -1.0, "max_seq_length": 3}),
         ("audit --endpoint e --model m --json", {"endpoint": "e", "endpoint_model": "m"}),
         ("evaluate m t --vectors 1,all", {"model": "m", "task": "t", "vectors": ["1", "all"]}),
+        ("evaluate --query-words 15 --query-prompt w", {"query_words": 15, "query_prompt": "w"}),
+        ("collapse --natural --lengths 10,40", {"natural": True, "lengths": [10, 40]}),
         ("tune --guard a --guard b,c", {"guards": ["a", "b,c"]}),
         ("inspect m - --prompt=-", {"model": "m", "file": "-", "prompt": "-"}),
         ("calibrate m o --tile-size 64", {"model": "m", "out": Path("o"), "tile_size": 64}),
@@ -57,6 +59,7 @@ def test_values_are_read(line: str, typed: dict[str, Any]) -> None:
         "audit --no-fresh",
         "audit --corp x",
         "evaluate --task t",
+        "evaluate passages --indexes whole",
         "collapse --verbose",
         "tune --picture x.png",
         "completion --shell zsh",
@@ -71,8 +74,9 @@ def test_what_only_python_takes_is_refused(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("audit --sizes=", "--sizes is empty: give it a value, or omit it"),
         ("audit --sizes 3.5", "--sizes takes whole numbers such as 3,4, got '3.5'"),
-        ("audit --sizes [3,4]", "--sizes takes whole numbers such as 3,4, got '[3,4]'"),
+        ("collapse --lengths ,", "--lengths takes whole numbers such as 3,4, got ','"),
         ("audit --sets many", "--sets takes a number, or pairs such as 3:167,4:42, got 'many'"),
         ("audit --corpus ''", "--corpus is empty: give it a value, or omit it"),
         ("audit ' '", "MODEL is empty: give it a value, or omit it"),

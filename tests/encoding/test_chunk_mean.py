@@ -18,7 +18,7 @@ from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import Characters
-from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.errors import UnsupportedModel
 from fairspan.runs.embedder import Embedder
 from fairspan.runs.progress import Silent
 from fairspan.runs.subject import open_subject
@@ -102,11 +102,3 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.audit(model, **common, measures=["retention"])
     with pytest.raises(UnsupportedModel, match="chunk-mean reads a document in several passes"):
         fairspan.audit(model, **common, measures=["attention"])
-    with pytest.raises(
-        DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"
-    ):
-        fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
-    with pytest.raises(DesignError, match="this model have 1 to 510 tokens, got 600"):
-        fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)
-    with pytest.raises(DesignError, match="this model have 1 or more characters, got window"):
-        fairspan.audit(Words(), corpus=corpus, treatments=["chunk-mean-window"], progress=False)

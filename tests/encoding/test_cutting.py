@@ -68,8 +68,10 @@ def assert_whole(text: str, spans: Sequence[Span]) -> None:
     assert not "".join(gaps).strip()
 
 
-@pytest.mark.parametrize("size", [7, 20, 100, 500])
-@pytest.mark.parametrize("language", ["en", "zh", "hi"])
+@pytest.mark.parametrize(
+    ("language", "size"),
+    [("en", 7), ("en", 20), ("en", 500), ("zh", 7), ("zh", 100), ("hi", 20), ("hi", 100)],
+)
 def test_parts_hold_everything_and_are_never_too_long(
     wordpiece: ModelTokens, language: str, size: int
 ) -> None:
@@ -105,7 +107,7 @@ def test_borders_are_at_the_nearest_ends_of_sentences(size: int, expected: list[
 
 @given(
     st.integers(3, 40),
-    st.lists(st.integers(1, 60), min_size=1, max_size=12),
+    st.lists(st.integers(1, 60), min_size=1, max_size=8),
     st.sampled_from([-1, 0, 1]),
 )
 @example(10, [5, 5, 5, 5], 1)  # two parts of two sentences would have a token too many

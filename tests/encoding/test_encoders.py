@@ -18,10 +18,10 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.encoding.encoder import ObjectEncoder
 from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.text import Text
-from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from tests.builders.tiny import words
-from tests.model.test_identity import BY_PADDING, changed, encoder_of
+from tests.model.test_identity import BY_PADDING, encoder_of
 
 Make = Callable[..., SentenceTransformer]
 
@@ -39,8 +39,14 @@ def encoder(
     return ModelEncoder(model, calibration, **how)
 
 
-@pytest.mark.parametrize("calibration", [PRESETS["plain"], PAPER.but(sides="query"), BY_SIDE])
-@pytest.mark.parametrize("side", ["query", "document"])
+@pytest.mark.parametrize(
+    ("calibration", "side"),
+    [
+        (PAPER.but(sides="query"), "query"),
+        (PAPER.but(sides="query"), "document"),
+        (BY_SIDE, "document"),
+    ],
+)
 def test_vectors_are_those_of_the_model(
     representative: SentenceTransformer, calibration: Calibration, side: Any
 ) -> None:
@@ -68,9 +74,10 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
     plain = PRESETS["plain"]
     calibrations = (plain, PAPER, PAPER.but(sides="document"), BY_SIDE)
     made = [
-        encoder(model, calibration, side, prompt=prompt)
-        for calibration, side, prompt in product(calibrations, ("query", "document"), ("", "w1 "))
+        encoder(model, calibration, side)
+        for calibration, side in product(calibrations, ("query", "document"))
     ]
+    made += [encoder(model, calibration, prompt="w1 ") for calibration in (plain, PAPER)]
     made.append(encoder(model, TILES, "document", by_segments=True))
     narrow = copy_sharing_weights(model)
     narrow.max_seq_length = 10
@@ -84,7 +91,7 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
         if np.abs(found[one] - found[other]).max() > 1e-4
     ]
     assert all(keys[one] != keys[other] for one, other in apart)
-    assert len(apart) > 60
+    assert len(apart) > 40
     assert {len(made) - 1} < set(chain(*apart)), "a text that is cut has another vector"
 
 
@@ -129,9 +136,13 @@ def test_segments_as_tiles(make_tiny: Make, pooling: str, prompt: str) -> None:
     assert np.abs(np.stack([vector for vector, _ in spanned]) - by_hand).max() < BY_PADDING
 
 
-@pytest.mark.parametrize(("calibration", "prompt"), [("plain", ""), ("paper", "w1 w2 ")])
 @pytest.mark.parametrize(
-    ("architecture", "side"), [("mpnet", "right"), ("qwen3", "left"), ("modernbert", "right")]
+    ("architecture", "side", "calibration", "prompt"),
+    [
+        ("mpnet", "right", "plain", ""),
+        ("qwen3", "left", "paper", "w1 w2 "),
+        ("modernbert", "right", "paper", ""),
+    ],
 )
 def test_spans_by_hand(
     make_tiny: Make, architecture: str, side: str, calibration: str, prompt: str
@@ -164,19 +175,14 @@ def test_spans_by_hand(
 
 
 def test_spans_that_cannot_be_read_are_refused(make_tiny: Make) -> None:
-    """Of a text that the model cuts, which the design refuses before, and of a model without token
-    embeddings."""
-    tiny = make_tiny("bert", "mean")
-    short = changed(tiny, lambda copy: setattr(copy, "max_seq_length", 8))
+    """Of a model without token embeddings."""
     long = Text(words(20), 22, ((0, len(words(20))),))
-    with pytest.raises(FairspanError, match=r"model read 8 tokens .* its tokenizer made 22"):
-        encoder_of(short).with_spans([long])
 
     class Pooled(SentenceTransformer):
         def forward(self, features: dict[str, Any], **options: Any) -> Any:
             return {"sentence_embedding": torch.ones(len(features["input_ids"]), 3)}
 
-    model = Pooled(modules=list(tiny.children()), device="cpu")
+    model = Pooled(modules=list(make_tiny("bert", "mean").children()), device="cpu")
     with pytest.raises(UnsupportedModel, match="retention needs token embeddings"):
         encoder_of(model).with_spans([long])
     with pytest.raises(UnsupportedModel, match="needs token embeddings, which list does not offer"):

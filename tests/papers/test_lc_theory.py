@@ -20,7 +20,7 @@ from fairspan.attention.spectrum import sigma_a, signal_norms, value_norms
 from fairspan.encoding.spectra import spectra
 from fairspan.encoding.tokens import ModelTokens
 from tests.attention.spectrum_by_matrices import matrices
-from tests.builders.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
+from tests.builders.tiny import SPECIAL, WORDS, words
 from tests.corpus.test_corpus import write
 from tests.papers.conftest import Script, refused
 from tests.stats.test_geometry import pairs_mean, unit
@@ -53,8 +53,13 @@ def rows_of_words(model: SentenceTransformer, text: str) -> np.ndarray:
 def test_means_of_each_length_by_hand(
     script: Script, model: Path, corpus: Path, tmp_path: Path
 ) -> None:
-    """σ_a by numpy's SVD of whole matrices, the filter rate from the hidden states."""
-    said = script(lc_theory, model, corpus, *TYPED, "--out", tmp_path / "out").ok
+    """σ_a by numpy's SVD of whole matrices, the filter rate from the hidden states.
+
+    One word a token: means of word embeddings, of which a bin of one text has no pairs, and cosines
+    of repetitions up to the window. The tiny vocabulary has no dogs.
+    """
+    typed = [*TYPED, "--max-seq-length", "50", "--out", tmp_path / "out"]
+    said = script(lc_theory, model, corpus, *typed).ok
     values = written(tmp_path / "out")
     plain = fairspan.load(model)
     for temperature in (0.5, 1.0):
@@ -73,6 +78,13 @@ def test_means_of_each_length_by_hand(
     assert {key[3] for key in values if key[0] == "hc_dc"} == {0, 1, 2, 3, 4}
     assert (tmp_path / "out" / "theory.png").stat().st_size > 1000
     assert f"{values['sigma_a', 0.5, 20, 4]:.3f}" in said.out
+    for length in (0, 20):
+        means = [rows_of_words(plain, text).mean(axis=0) for text in IN_BINS[length]]
+        assert values["words", None, length, None] == pytest.approx(pairs_mean(means), abs=1e-6)
+    assert ("words", None, 40, None) not in values
+    repeated = [key[2] for key in values if key[:2] == ("repeated", 1.0)]
+    assert repeated == [1, 2, 4, 8, 16, 32]
+    assert [values[key] for key in values if key[0] == "repeated"] == pytest.approx([1] * 12)
 
 
 def rate(model: SentenceTransformer, text: str, layer: int) -> float:
@@ -85,22 +97,6 @@ def rate(model: SentenceTransformer, text: str, layer: int) -> float:
     return float(np.log(after / before))
 
 
-def test_words_and_repetitions(script: Script, model: Path, corpus: Path, tmp_path: Path) -> None:
-    """One word a token; a bin of one text has no pairs. The tiny vocabulary has no dogs."""
-    typed = [*TYPED, "--layers", "last", "--max-seq-length", "50"]
-    assert script(lc_theory, model, corpus, *typed, "--out", tmp_path / "out").ok
-    values = written(tmp_path / "out")
-    plain = fairspan.load(model)
-    for length in (0, 20):
-        means = [rows_of_words(plain, text).mean(axis=0) for text in IN_BINS[length]]
-        assert values["words", None, length, None] == pytest.approx(pairs_mean(means), abs=1e-6)
-    assert ("words", None, 40, None) not in values
-    repeated = [key[2] for key in values if key[:2] == ("repeated", 1.0)]
-    assert repeated == [1, 2, 4, 8, 16, 32]
-    assert [values[key] for key in values if key[0] == "repeated"] == pytest.approx([1] * 12)
-    assert {key[3] for key in values if key[0] == "sigma_a"} == {4}
-
-
 def test_repeated_words_by_hand(minilm: SentenceTransformer) -> None:
     rows = lc_theory.repeated_rows(minilm, ModelTokens(minilm), 1.0)
     assert [row[2] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -111,7 +107,7 @@ def test_repeated_words_by_hand(minilm: SentenceTransformer) -> None:
 # Bounds
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
     """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and not by far."""
     generator = torch.Generator().manual_seed(seed)
@@ -149,9 +145,7 @@ def test_unknown_value_weights_leave_theorem_2_out(make_tiny: Make) -> None:
 # Raw word embeddings
 
 
-@pytest.mark.parametrize(
-    "architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5"))
-)
+@pytest.mark.parametrize("architecture", ["bert", "gemma3_text", "mpnet", "t5"])
 def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None:
     """Texts of unequal length, and neither <s>, </s>, <pad> nor a prompt among the rows.
 
@@ -169,8 +163,6 @@ def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None
 
 def test_bad_input_is_one_line(script: Script, model: Path, corpus: Path, tmp_path: Path) -> None:
     for typed, reason in (
-        ([corpus, "--temperatures", "0.5,2"], "temperature must be a number above 0"),
-        ([tmp_path / "nowhere.jsonl"], "nowhere.jsonl"),
         ([corpus, "--bin", "0"], "bin must be a whole number of at least 1, got 0"),
         ([corpus, "--texts", "0"], "texts must be a whole number of at least 1, got 0"),
     ):

@@ -10,7 +10,7 @@ import pytest
 
 from fairspan.calibration.treatment import Treatment, as_treatments
 from fairspan.retrieval.source import TaskOptions
-from fairspan.runs.options import StudyOptions, as_json, default_treatments, named, source
+from fairspan.runs.options import StudyOptions, source
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 
@@ -32,18 +32,6 @@ class Options(StudyOptions):
     @property
     def all_treatments(self) -> tuple[Treatment, ...]:
         return as_treatments(["plain", "tiles-64"])
-
-
-class Remote:
-    model = "theirs"
-    identity = "http://localhost theirs"
-
-
-def test_only_own_fields_are_what_was_asked() -> None:
-    asked = Options(model="m", out="o", fresh=True, device="cpu", seed=3).asked
-    assert list(asked) == ["corpus", "tasks", "seed", "treatments"]
-    assert asked["seed"] == 3
-    assert [one["name"] for one in asked["treatments"]] == ["plain", "tiles-64"]
 
 
 def test_sources_are_what_is_read() -> None:
@@ -69,14 +57,3 @@ def test_a_search_has_the_options_of_its_task(
     assert of_task == {*used.split(), "seed"}
     assert {*options.asked} < {*options.decisive}
     assert options.sources == sources
-
-
-def test_names_and_defaults_of_models() -> None:
-    assert named(None) == "all-MiniLM-L6-v2"
-    assert (named("a/b"), named(Remote()), named(object())) == ("a/b", "theirs", "object")
-    assert default_treatments("a/b") == ("plain", "fair")
-    assert default_treatments(Remote()) == ("plain", "chunk-mean")
-
-
-def test_values_as_json() -> None:
-    assert as_json({3: (Path("a"), 1.5, None)}) == {"3": ["a", 1.5, None]}

@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,13 +30,9 @@ from fairspan.runs.options import StudyOptions
 from fairspan.runs.run import Run
 from fairspan.runs.study import Study
 from fairspan.runs.subject import Subject
-from tests.builders.commands import (
-    files_in,
-    header_of,
-    stored,
-)
+from tests.builders.commands import files_in, header_of, stored
 from tests.builders.saying import said_by
-from tests.builders.verbs import TUNE, VERBS, Recorder, Verb
+from tests.builders.verbs import VERBS, Recorder, Verb
 
 TEXTS = 8
 
@@ -302,14 +297,14 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Stopped in the middle
 
 
-@pytest.mark.parametrize("calls", [0, pytest.param(3, marks=pytest.mark.slow), TEXTS + 3])
+@pytest.mark.parametrize("calls", [0, TEXTS + 3])
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), ValueError("a bad\nbatch")], ids=["stopped", "failed"]
 )
 def test_a_run_that_ends_early_says_so_and_goes_on(
     options: Options, tmp_path: Path, calls: int, error: BaseException
 ) -> None:
-    """In the first call, in the first treatment and in the second."""
+    """In the first call, and in the second treatment."""
     with pytest.raises((KeyboardInterrupt, FairspanError)) as raised:
         under(options, after(calls, error))
     header = header_of(tmp_path / "run")
@@ -403,16 +398,13 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
     return verb.measure(model, **{**verb.asked, **own, **changes})
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)],
-    ids=lambda verb: getattr(verb, "name", None),
-)
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 @pytest.mark.slow
 def test_every_verb_goes_on_and_answers_from_its_log(
     verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at 70 % it ends with the same bits, and refuses another question."""
+    """Stopped at 70 % it ends with the same bits, and progress counts all that there is to do. A
+    tuning: tests/studies/tune/test_tune.py."""
     forward, passes, most = SentenceTransformer.forward, [0], [10**9]
 
     def counted(self: SentenceTransformer, *args: Any, **given: Any) -> Any:
@@ -422,40 +414,20 @@ def test_every_verb_goes_on_and_answers_from_its_log(
         return forward(self, *args, **given)
 
     monkeypatch.setattr(SentenceTransformer, "forward", counted)
-    whole = called(verb, place, tmp_path / "whole")
+    first, rest = Recorder(), Recorder()
+    whole = called(verb, place, tmp_path / "whole", progress=first)
     assert passes[0] > 20, "the premise: there is a middle"
     passes[0], most[0] = 0, int(0.7 * passes[0])
     with pytest.raises(KeyboardInterrupt):
         called(verb, place, tmp_path)
     done, most[0] = header_of(tmp_path / "run"), 10**9
     assert (done["status"], done["rows"] > 0) == ("interrupted", True)
-    log = called(verb, place, tmp_path)
+    log = called(verb, place, tmp_path, progress=rest)
     assert_same_bits(log.rows, whole.rows)
+    assert first.total == first.done == rest.total == rest.done > 0
+    assert first.skipped == 0 < rest.skipped < rest.done
+    assert (first.stopped, rest.stopped) == (1, 1)
     left = whole.header.timings.texts_computed - done["timings"]["texts_computed"]
     assert log.header.timings.texts_computed == left
     most[0] = 0
     assert called(verb, place, tmp_path).header.to_json() == log.header.to_json()
-    for other in verb.others[:3]:
-        with pytest.raises(DesignError, match="which asked for something else"):
-            called(verb, place, tmp_path, **other)
-
-
-@pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)
-@pytest.mark.slow
-def test_a_forecast_and_a_run_count_the_same_tokens(
-    verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only a tuning decides as it goes what it omits. What was stored before is no work."""
-    options = import_module(f"fairspan.studies.{verb.name}.options")
-    asked = {"corpus": str(place / "corpus"), "progress": False, **verb.asked}
-    model = SentenceTransformer(str(place / "model"), device="cpu")
-    chosen = getattr(options, f"{verb.name.title()}Options")(model, **asked)
-    study = import_module(f"fairspan.studies.{verb.name}.run").STUDY
-    expected = study.forecast(chosen).tokens
-    first, again = Recorder(), Recorder()
-    called(verb, place, tmp_path, progress=first)
-    called(verb, place, tmp_path, progress=again, out=tmp_path / "again")
-    assert first.total == again.total == expected > 0
-    assert first.skipped == 0 < again.skipped <= again.done == first.done
-    assert first.done == expected or (verb is TUNE and first.done < expected)
-    assert (first.stopped, again.stopped) == (1, 1)

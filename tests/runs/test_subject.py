@@ -141,19 +141,6 @@ def test_a_window_that_nothing_reads_is_one_line(
     assert line.startswith(f"max_seq_length=99999 is more than the 40 tokens that {said}")
 
 
-def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> None:
-    """Under a treatment that puts another calibration in its place it does not."""
-    none, paper = treatments = as_treatments(["plain", "paper"])
-    tiled = fairspan.calibrate(beyond(tmp_path, None).model, "tiles-16", max_seq_length=100)  # type: ignore[arg-type]
-    subject = open_subject(tiled).reading(treatments)
-    assert (subject.window(none), subject.window(paper), subject.counter.window) == (100, 40, 100)
-    tiled.save_pretrained(str(tmp_path / "tiled"))
-    loaded = open_subject(str(tmp_path / "tiled"))
-    assert loaded.reading([none]).counter.window == 100
-    further = open_subject(str(tmp_path / "tiled"), loading=Loading(max_seq_length=300))
-    assert further.reading([none]).counter.window == 300
-
-
 def test_loading_is_for_names(make_tiny: Make) -> None:
     with pytest.raises(DesignError, match=r"^dtype is for a model that is given by its name"):
         open_subject(make_tiny(), loading=Loading(dtype="bfloat16"))
