@@ -27,8 +27,8 @@ def _split(kind: Any, tokens: Sequence[Token]) -> list[Any]:
     return [item(word.strip()) for word in tokens[-1].value.split(",")]
 
 
-def _join(values: Sequence[Any]) -> str:
-    return ",".join(map(str, values))
+def _join(values: Sequence[Any] | None) -> str:
+    return "none" if values is None else ",".join(map(str, values))
 
 
 _LISTED = Parameter(converter=_split, n_tokens=1, negative="", show_default=_join)
