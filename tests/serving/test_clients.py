@@ -23,7 +23,6 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 
-openai = pytest.importorskip("openai")
 pytest.importorskip("uvicorn")
 
 pytestmark = pytest.mark.slow
@@ -56,9 +55,6 @@ class Served:
     @property
     def query(self) -> Any:
         return self.model.encode_query(QUESTION)
-
-    def client(self) -> Any:
-        return openai.OpenAI(base_url=self.url, api_key=KEY, max_retries=0, timeout=30)
 
 
 def near(vectors: Any, expected: Any) -> bool:
@@ -102,18 +98,6 @@ def served(
     limits = ["--max-inputs", "64", "--max-request-tokens", "2000", "--max-queue-tokens", "2000"]
     with serving(folder, *limits) as url:
         yield Served(url, folder, model)
-
-
-def test_openai(served: Served) -> None:
-    create = served.client().embeddings.create
-    reply = create(model="my-model", input=TEXTS)
-    assert near([one.embedding for one in reply.data], served.documents)
-    assert [one.index for one in reply.data] == [0, 1]
-    tokens = sum(len(served.model.tokenizer(f"passage: {text}")["input_ids"]) for text in TEXTS)
-    assert reply.usage.prompt_tokens == reply.usage.total_tokens == tokens
-    assert near(create(model="my-model", input=TEXTS[1]).data[0].embedding, served.documents[1])
-    reply = create(model="my-model", input=QUESTION, extra_body={"input_type": "query"}, user="u")
-    assert near(reply.data[0].embedding, served.query)
 
 
 def test_curl(served: Served) -> None:
