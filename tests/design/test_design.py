@@ -339,7 +339,7 @@ def test_too_few_segments_are_one_line(count: int, fields: dict[str, Any], said:
         ({"sizes": ()}, "different numbers, such as 3 and 4, got []"),
         ({"sizes": (1,)}, "sizes must be a whole number of at least 2, got 1"),
         ({"sizes": (3, 2.5)}, "got 2.5"),
-        ({"sizes": (True, 3)}, "got True"),
+        ({"opening": True}, "opening must be a whole number of at least 1, got True"),
         ({"sizes": (3, 4, 3)}, "different numbers, such as 3 and 4, got [3, 4, 3]"),
         ({"sizes": (9,), "design": "permutations"}, "9! = 362880 orders"),
         ({"sizes": 4}, "sizes"),
