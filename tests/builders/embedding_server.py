@@ -58,7 +58,6 @@ class Server:
     most: int | None = None
     cut: int | None = None
     wait: float = 0.0
-    counts_tokens: bool = True
     change: Callable[[Body], Any] = lambda answer: answer
     over: bool = False
     bodies: list[Body] = field(default_factory=list)
@@ -98,10 +97,8 @@ class Server:
         read = [text[: self.cut] for text in body["input"]]
         found = embed(read)[:, : body.get("dimensions")].tolist()
         data = [{"index": place, "embedding": vector} for place, vector in enumerate(found)]
-        answer = {"model": body["model"], "data": data}
-        if self.counts_tokens:
-            answer["usage"] = {"prompt_tokens": sum(len(text.split()) for text in read)}
-        return answer
+        usage = {"prompt_tokens": sum(len(text.split()) for text in read)}
+        return {"model": body["model"], "data": data, "usage": usage}
 
 
 class Handler(BaseHTTPRequestHandler):

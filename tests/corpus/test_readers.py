@@ -219,7 +219,7 @@ def test_a_row_group_of_parquet_is_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not once for each of its slices, however long it is."""
-    count = 100_000
+    count = 20_000
     path = tmp_path / "rows.parquet"
     texts = {"text": [f"text {number}" for number in range(count)]}
     pl.DataFrame(texts).write_parquet(path, row_group_size=count)

@@ -243,7 +243,7 @@ def unigram(corpus: Corpus) -> Tokenizer:
     return tokenizer
 
 
-@pytest.mark.parametrize("case", ["zh", "hi", "ko", "zh unigram"])
+@pytest.mark.parametrize("case", ["hi", "zh unigram"])
 def test_real_tokenizers(bag_of_words: SentenceTransformer, case: str) -> None:
     """The sample corpus, by a tokenizer that takes such text nearly character by character, and by
     one that knows no borders of words."""

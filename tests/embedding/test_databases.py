@@ -103,9 +103,7 @@ class Shards:
         assert common >= 0.9 * TOP * QUERIES
 
 
-@pytest.fixture(
-    params=[("float32", "string"), ("float16", "int64"), ("float32", "parts")], ids="-".join
-)
+@pytest.fixture(params=[("float16", "int64"), ("float32", "parts")], ids="-".join)
 def shards(request: pytest.FixtureRequest, tmp_path: Path) -> Shards:
     return Shards(tmp_path / "vectors", *request.param)
 

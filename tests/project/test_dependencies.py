@@ -7,9 +7,9 @@ import re
 import sys
 import tomllib
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.project.test_house import ROOT, SOURCE, nodes
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Distributions that are not called like the module they bring.
 DISTRIBUTIONS = {
@@ -31,8 +31,8 @@ def distributions(requirements: list[str]) -> set[str]:
 def imported() -> dict[str, str]:
     """Distributions by a file that imports each, `import_module("…")` included."""
     files: dict[str, str] = {}
-    for file in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in nodes(file):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -191,6 +192,19 @@ def test_nothing_is_used_that_windows_does_not_have() -> None:
     ]
     sources = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
     assert [(name, word) for name, text in sources.items() for word in words if word in text] == []
+
+
+def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None:
+    """In backticks it is a command that a study advises. What a server says is for its clients, and
+    names the options that it was started with."""
+    option = re.compile(r"(?<![\w`-])--[a-z]{3}|in Python,")
+    lines = [
+        f"{file.name}: {line.strip()}"
+        for file in SOURCE.rglob("*.py")
+        if file.relative_to(SOURCE).parts[0] not in ("cli", "serving", "errors.py")
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    assert not list(filter(option.search, lines))
 
 
 def test_importing_is_cheap() -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AttentionMaskInterface, MPNetConfig, PretrainedConfig
 from transformers.masking_utils import bidirectional_mask_function, create_bidirectional_mask
-from transformers.models.mpnet import modeling_mpnet
 
 import fairspan
 from fairspan.attention.interface import NAME
 from fairspan.exporting.graph import _without_prompt
 from fairspan.model.reading import is_compiled
 from tests.builders.tiny import words
+from tests.project.test_house import SOURCE, nodes
 
-SOURCE = Path(fairspan.__file__).parent
 # Attributes of foreign objects that begin with an underscore, by the module that uses them.
 PRIVATE = {
     "attention/relative.py": {"_attn_implementation"},
@@ -37,13 +35,10 @@ Make = Callable[..., SentenceTransformer]
 
 def test_no_other_private_attribute_is_used() -> None:
     """Those of others; os._exit and the _replace of named tuples are documented."""
-    nodes = {
-        str(file.relative_to(SOURCE)): list(ast.walk(ast.parse(file.read_text("utf-8"))))
-        for file in SOURCE.rglob("*.py")
-    }
-    every = [node for some in nodes.values() for node in some]
+    files = {str(file.relative_to(SOURCE)): nodes(file) for file in SOURCE.rglob("*.py")}
+    every = [node for some in files.values() for node in some]
     named = {node.name for node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for name, some in nodes.items():
+    for name, some in files.items():
         attributes = [node for node in some if isinstance(node, ast.Attribute)]
         on_self = {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cls")}
         private = {node.attr for node in attributes}
@@ -108,19 +103,3 @@ def test_configurations_name_their_attention() -> None:
     """`attention.relative` sets it, so that masks are made by fairspan's mask function: MPNet
     refuses set_attn_implementation, as its own code asks no function."""
     assert isinstance(PretrainedConfig._attn_implementation, property)
-
-
-def test_mpnet_has_the_modules_that_its_port_uses() -> None:
-    """`attention.relative` follows them; it can go if MPNet asks the attention interface itself."""
-    config = MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-    modules = dict(modeling_mpnet.MPNetModel(config).encoder.layer[0].named_modules())
-    names = [f"attention.attn.{name}" for name in ("q", "k", "v", "o", "dropout")]
-    names += ["attention.LayerNorm", "attention.dropout", "intermediate", "output"]
-    assert {*names} <= {*modules}
-
-
-def test_transformer_modules_have_what_calibrated_ones_override() -> None:
-    """Else models would be saved, loaded or run without their calibration: see
-    `model.transformer`."""
-    names = "on_model_ready preprocess forward get_config_dict save load load_config"
-    assert all(callable(getattr(Transformer, name, None)) for name in names.split())

@@ -13,8 +13,6 @@ from html import unescape
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairspan.report.frames import to_csv
 from fairspan.report.page import json_download, make_page, row_download
@@ -107,8 +105,8 @@ def test_the_policy_names_the_page_s_own_scripts() -> None:
     assert policy.count("unsafe-inline") == 1, "for styles only"
 
 
-@given(st.text())
-def test_json_in_a_script_stays_in_it(text: str) -> None:
+def test_json_in_a_script_stays_in_it() -> None:
+    text = "".join(HOSTILE) + "<>&\u2028\u2029"
     made = str(as_json({"a": text}))
     assert json.loads(made) == {"a": text}
     assert not set("<>&\u2028\u2029") & set(made)

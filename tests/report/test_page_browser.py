@@ -80,8 +80,10 @@ def plain(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
         yield found.page
 
 
-@pytest.mark.parametrize("name", ["plain", "hostile", "long"])
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [("plain", 390, True), ("hostile", 1280, False), ("long", 1280, False), ("long", 390, True)],
+)
 def test_it_opens_from_disk_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
@@ -164,7 +166,6 @@ def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> Non
         assert EVIL in tip.inner_text()
         assert shown.locator("img").count() == 0
         assert not found.complaints
-        assert len(found.requests) == 1
 
 
 def test_a_script_that_slipped_in_would_not_run(browser: Any, tmp_path: Path) -> None:
@@ -214,7 +215,8 @@ STYLE = """(text) => { const own = new CSSStyleSheet(); own.replaceSync(text);
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str) -> None:
-    """By the mean grey levels of 12 × 8 cells of each section, whatever the font."""
+    """By the mean grey levels of 12 × 8 cells of each section, whatever the font. What is broken on
+    purpose is told apart, in one shape for all."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     width, dark = SHAPES[shape]
     file = STORED / f"{shape}.png"
@@ -223,7 +225,8 @@ def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str) ->
             found.page.emulate_media(media="print")
             found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         far = {}
-        for style in ("", "body { font-family: serif }", *BROKEN):
+        broken = BROKEN if shape == "light-1280" else []
+        for style in ("", "body { font-family: serif }", *broken):
             found.page.evaluate(STYLE, style)
             # Charts whose width changes are drawn anew.
             found.page.wait_for_timeout(500)
@@ -238,4 +241,4 @@ def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str) ->
             same = len(seen) == len(stored)
             far[style] = np.abs(seen - stored).mean((1, 2)).max() if same else 255.0
     print(f"\n{shape}: {far}")
-    assert [style for style, distance in far.items() if distance > TOLERANCE] == BROKEN
+    assert [style for style, distance in far.items() if distance > TOLERANCE] == broken

@@ -155,15 +155,7 @@ WRONG_SEGMENTS = (3, [[0, 4, 5]], [[0, 4.0]], [[0, 4], [3, 7]], [[5, 5]], [[4, 8
         *(
             ("corpus", {"_id": "y", "text": "0123456", "metadata": {"segments": segments}}, place)
             for place in [", metadata: 'segments' must list [start, end] of segments one after"]
-            for segments in (
-                3,
-                [[0, 4, 5]],
-                [[0, 4.0]],
-                [[0, 4], [3, 9]],
-                [[5, 5]],
-                [[4, 8]],
-                [[-1, 4]],
-            )
+            for segments in WRONG_SEGMENTS
         ),
     ],
 )

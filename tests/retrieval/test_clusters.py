@@ -64,17 +64,10 @@ def test_what_shares_a_document_is_one_cluster_and_nothing_else_changes(
     for query in linked.queries:
         named.setdefault(query.cluster, set()).add(query.id)
     assert {frozenset(group) for group in named.values()} == expected
+    for name, group in named.items():
+        first = next(query for query in queries if query in group)
+        assert name == (clusters[first] or first), "called after its first query"
     assert [(query.id, query.text) for query in linked.queries] == [
         (query.id, query.text) for query in task.queries
     ]
     assert (linked.documents, linked.relevant, linked.notes) == (task.documents, relevant, ())
-
-
-def test_a_cluster_is_called_after_its_first_query() -> None:
-    """q1 shares d1 with q0 and d2 with q2; q4 knows d3 only as one that does not answer it."""
-    relevant = {"q0": {"d1": 1.0}, "q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d2": 1.0}}
-    relevant |= {"q3": {"d3": 1.0}, "q4": {"d3": 0.0, "d4": 1.0}, "q5": {"d5": 1.0}}
-    linked = link_queries(task_of(relevant))
-    assert [query.cluster for query in linked.queries] == ["q0"] * 3 + ["q3", "q4", "q5"]
-    linked = link_queries(task_of(relevant, {"q4": "essay"}))
-    assert linked.queries[4].cluster == "essay"

@@ -11,32 +11,15 @@ from sentence_transformers import SentenceTransformer
 from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.retrieval.indexes import (
-    ALL_PARTS,
     ONE_PER_CHUNK,
     WHOLE,
     assemble,
-    index_of,
-    index_words,
-    most_vectors,
     plan_index,
 )
 from fairspan.retrieval.task import Passage
 from tests.builders.tiny import words
 
 Make = Callable[..., SentenceTransformer]
-
-
-def test_names() -> None:
-    for asked, index, most, spoken in (
-        (1, WHOLE, 1, "one vector per document"),
-        ("4", "parts-4", 4, "4 vectors per document"),
-        ("all", ONE_PER_CHUNK, ALL_PARTS, "one vector per chunk"),
-    ):
-        assert index_of(asked) == index
-        assert most_vectors(index) == most
-        assert index_words(index) == spoken
-    for other in ("keywords", "fused", "parts-", "parts-0", "parts-x", "all", "4"):
-        assert most_vectors(other) is None
 
 
 def test_what_each_index_embeds(make_tiny: Make) -> None:

@@ -48,31 +48,21 @@ def test_a_task_is_read_query_by_query(
     assert task.notes == ("1 queries that nothing answers were left out",)
 
 
-@pytest.fixture
-def arguments(search: Callable[..., Any], named: Callable[[Any], None]) -> Callable[[bool], Any]:
-    """Queries that are documents, as in ArguAna, and the next document answers each."""
+@scored_by_mteb
+@of_mteb
+def test_scores_are_those_of_mteb_itself(
+    mteb: ModuleType, search: Callable[..., Any], named: Callable[[Any], None], tmp_path: Path
+) -> None:
+    """mteb runs a calibrated model as docs/evaluate.md says; `evaluate` finds the same, where
+    queries are documents, as in ArguAna, the next document answers each, and a query does not find
+    itself. mteb rounds to five places."""
     ids = list(DOCUMENTS)
     queries = {id: DOCUMENTS[id] for id in ids[:6]}
     relevant = {id: {ids[place + 1]: 1} for place, id in enumerate(queries)}
-
-    def make(identical: bool) -> Any:
+    for identical in (False, True):
         task = search(queries=queries, relevant=relevant, identical=identical)
         named(task)
-        return task
-
-    return make
-
-
-@scored_by_mteb
-@of_mteb
-@pytest.mark.parametrize("identical", [False, True])
-def test_scores_are_those_of_mteb_itself(
-    mteb: ModuleType, arguments: Callable[[bool], Any], tmp_path: Path, identical: bool
-) -> None:
-    """mteb runs a calibrated model as docs/evaluate.md says; `evaluate` finds the same, also where
-    a query does not find itself. mteb rounds to five places."""
-    task = arguments(identical)
-    assert len(read_mteb("TinySearch").left_out) == 6 * identical
+        assert len(read_mteb("TinySearch").left_out) == 6 * identical
     model = tiny_model(tmp_path / "model", "bert", "mean")
     fair = fairspan.calibrate(model, "paper", basket_size=4)
     log = fairspan.evaluate(

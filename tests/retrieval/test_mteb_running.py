@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.retrieval.mteb_running import mteb_model, mteb_task
 from tests.builders.mteb_tasks import (
@@ -32,6 +31,10 @@ from tests.builders.tiny import save_tiny, tiny_model
 
 __all__ = ["mteb", "registry", "search"]
 
+ROWS, ASKED = (
+    [{"id": id, "text": text} for id, text in texts.items()] for texts in (DOCUMENTS, QUERIES)
+)
+
 
 def test_a_calibrated_model_says_what_it_is(
     mteb: ModuleType, registry: dict[str, Any], tmp_path: Path
@@ -43,8 +46,7 @@ def test_a_calibrated_model_says_what_it_is(
     cooler = mteb_model(model, strength=0, temperature=0.9)
     assert cooler.name == "local/model (plain+temperature=0.9)", "IRF's method is another"
     assert (paper.max_tokens, long.max_tokens, long.embed_dim) == (512, float("inf"), 32)
-    assert long.n_parameters == sum(one.numel() for one in model.parameters())
-    assert (long.similarity_fn_name.value, long.adapted_from) == ("cosine", "model")
+    assert long.similarity_fn_name.value == "cosine"
     found = mteb.get_model("local/model (paper+basket_size=4)", device="cpu")
     assert found.mteb_model_meta.revision == paper.revision
     assert found.model[0].calibration.basket_size == 4
@@ -57,19 +59,6 @@ def test_a_calibrated_model_says_what_it_is(
     assert shorter.max_tokens == 99
     sides = mteb_model(model, "tiles-64", temperature={"query": 1, "document": 0.8})
     assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_a_preset_that_depends_on_the_pooling_keeps_its_name(
-    registry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pooling: str
-) -> None:
-    """Here "auto" is "even" for one model and "model" for the other."""
-    model = tiny_model(tmp_path / "model", "bert", pooling)
-    tiles = Calibration(strength=0, tile_size=8, pooling="auto")
-    monkeypatch.setitem(PRESETS, "fair", tiles)
-    assert mteb_model(model, "fair").name == "local/model (fair)"
-    if pooling == "mean":
-        assert mteb_model(model, tiles, pooling="model").name != "local/model (fair)"
 
 
 def test_each_side_is_embedded_as_its_own(
@@ -107,22 +96,22 @@ def test_results_are_not_taken_for_those_of_the_plain_model(
     mteb: ModuleType, registry: dict[str, Any], search: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Each is asked for twice: the second time, mteb reads what it filed, with six places."""
-
-    def score(model: Any, cache: Any = None) -> Any:
-        found = mteb.evaluate(
-            model, search(), cache=cache, co2_tracker=False, show_progress_bar=False
-        )
-        return found.task_results[0].scores["test"][0]["mrr_at_10"]
-
     plain = tiny_model(tmp_path / "model", "bert", "mean")
     cache = mteb.ResultCache(tmp_path / "results")
+
+    def score(model: Any) -> float:
+        twice = [
+            mteb.evaluate(model, search(), cache=cache, co2_tracker=False, show_progress_bar=False)
+            for _ in range(2)
+        ]
+        first, filed = (one.task_results[0].scores["test"][0]["mrr_at_10"] for one in twice)
+        assert filed == pytest.approx(first, abs=1e-6)
+        return float(first)
+
+    expected = score(plain)
+    assert score(mteb_model(plain, "plain")) == pytest.approx(expected, abs=1e-6)
     fair = fairspan.calibrate(plain, basket_size=4)
-    expected = {one: score(one) for one in (plain, fair)}
-    assert abs(expected[plain] - expected[fair]) > 0.01, "the calibration shows"
-    metas = (mteb_model(fair), mteb_model(plain, "plain"))
-    for one, filed in zip((plain, *metas), (plain, fair, plain), strict=True):
-        twice = [score(one, cache), score(one, cache)]
-        assert twice == pytest.approx([expected[filed]] * 2, abs=1e-6)
+    assert abs(score(mteb_model(fair)) - expected) > 0.01, "the calibration shows"
     assert len(list(tmp_path.glob("results/*/*/*/TinySearch.json"))) == 3
 
 
@@ -130,10 +119,8 @@ def test_results_are_not_taken_for_those_of_the_plain_model(
 def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_path: Path) -> None:
     """On a folder where four of five queries say in which fifth their answer is, by the example."""
     task, folder = tmp_path / "task", save_tiny(tmp_path / "model", "bert")
-    documents = [{"id": id, "text": text} for id, text in DOCUMENTS.items()]
-    asked = [{"id": id, "text": text} for id, text in QUERIES.items()]
-    in_fifths = [{**one, "fifth": int(one["id"][1:]) - 1} for one in asked]
-    write_beir(task, documents, in_fifths, RELEVANT)
+    in_fifths = [{**one, "fifth": int(one["id"][1:]) - 1} for one in ASKED]
+    write_beir(task, ROWS, in_fifths, RELEVANT)
     treatments = ("plain", "tempscale")
     options = {"treatments": treatments, "out": tmp_path / "run", "progress": False}
     log = fairspan.evaluate(str(folder), str(task), **options)
@@ -151,14 +138,12 @@ def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_
 
 
 def test_what_mteb_cannot_score_by_position(mteb: ModuleType, tmp_path: Path) -> None:
-    documents = [{"id": id, "text": text} for id, text in DOCUMENTS.items()]
-    asked = [{"id": id, "text": text} for id, text in QUERIES.items()]
-    bare = write_beir(tmp_path / "bare", documents, asked, RELEVANT)
+    bare = write_beir(tmp_path / "bare", ROWS, ASKED, RELEVANT)
     said = f"queries of {bare} do not say where their answers are."
     assert said_by(mteb_task, bare, kind=CorpusError) == said
-    placed = [{**one, "fifth": 0} for one in asked]
+    placed = [{**one, "fifth": 0} for one in ASKED]
     half = {query: {id: gain / 4 for id, gain in of.items()} for query, of in RELEVANT.items()}
-    halves = write_beir(tmp_path / "halves", documents, placed, half)
+    halves = write_beir(tmp_path / "halves", ROWS, placed, half)
     said = f"mteb takes gains that are whole numbers, and {halves} has others."
     assert said_by(mteb_task, halves, kind=CorpusError) == said
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairspan.encoding.tokens import Characters
-from fairspan.retrieval.rough_tokens import RoughTokens, in_tokens
-from tests.design.test_design import Words
+from fairspan.retrieval.rough_tokens import RoughTokens
 
 
 @given(st.text("ab \né鲸🐋", max_size=30))
@@ -25,9 +23,3 @@ def test_count_starts_and_cut_agree(text: str) -> None:
     for number, start in enumerate(starts):
         assert tokens.cut([text], number) == [text[:start].rstrip()]
     assert tokens.cut([text], len(starts)) == [text.rstrip()]
-
-
-def test_only_characters_of_texts_of_any_length_are_counted_roughly() -> None:
-    assert isinstance(in_tokens(Characters()), RoughTokens)
-    words = Words()
-    assert in_tokens(words) is words

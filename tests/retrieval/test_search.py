@@ -69,9 +69,6 @@ def uneven(rng: Rng, rows: int, d: int) -> np.ndarray:
     return normal(rng, rows, d) * lengths.astype(np.float32)
 
 
-KINDS = (normal, integers, repeated, uneven)
-
-
 def some_owners(rng: Rng, vectors: int) -> np.ndarray:
     """Documents with one vector, a few, and one with half of all."""
     steps = rng.random(vectors) < 0.5
@@ -80,9 +77,8 @@ def some_owners(rng: Rng, vectors: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "owned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["alone", "owned"]
+    ("kind", "owned"), [(normal, False), (integers, True), (repeated, True), (uneven, True)]
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_hits_and_ranks_are_those_of_the_whole_order(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, owned: bool
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,6 @@ def test_passages_are_cut_out_of_all_languages_of_a_corpus_or_of_some(tmp_path: 
     short = read("passages", corpus=tmp_path, query_words=6)
     assert {len(query.text.split()) for query in short.queries} == {6}
     assert read("passages", corpus=tmp_path, seed=1).fingerprint != both.fingerprint
-
-
-def test_the_essays_that_come_with_fairspan() -> None:
-    """All of them, with a passage in every fifth, but for two documents of which one fifth has none
-    that stands only there."""
-    task = read("passages")
-    assert (len(task.documents), len(task.queries), task.drawn_from) == (85, 423, None)
 
 
 def test_a_collection_by_its_folder_or_by_a_split(tmp_path: Path) -> None:
@@ -93,17 +85,13 @@ def test_options_of_passages_are_not_for_other_tasks(task: str) -> None:
     assert said_by(source, task, languages=["de", "en"]) == said
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_values_that_are_not_allowed() -> None:
+    for options, said in (
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
         ({"query_words": 5}, "query_words must be a whole number of at least 6, got 5"),
         ({"query_words": 61}, "query_words must be at most 60, the length of a passage, got 61"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-    ],
-)
-def test_values_that_are_not_allowed(options: dict[str, int], said: str) -> None:
-    assert re.search(said, said_by(TaskOptions, **options))
+    ):
+        assert said in said_by(TaskOptions, **options)
 
 
 def test_a_task_needs_queries_and_documents() -> None:

@@ -46,6 +46,12 @@ def model(make_tiny: MakeTiny) -> Model:
     return made
 
 
+@pytest.fixture(scope="module")
+def tiled(model: Model) -> Model:
+    """It reads any length."""
+    return calibrate(model, "tiles-64", short_texts="leave")
+
+
 @contextmanager
 def serving(
     model: Model, *, key: str | None = None, allowed_hosts: Any = (), **options: Any
@@ -151,18 +157,14 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     *(("input", value, "must be a string or a list of strings") for value in NO_INPUT),
     *(("input", value, "'input' is empty: it gives the model no token") for value in EMPTY),
     *(("input", value, "'input[1]' is empty: it gives") for value in SECOND_EMPTY),
-    ("encoding_format", "int8", "'float' or 'base64', got 'int8'"),
-    ("encoding_format", {}, "'float' or 'base64', got {}"),
     ("encoding_format", "", "'float' or 'base64', got ''"),
     ("encoding_format", ["float"], "'float' or 'base64', got ['float']"),
     ("dimensions", "8", "at least 1, got '8'"),
     ("dimensions", True, "at least 1, got True"),
-    ("dimensions", {}, "at least 1, got {}"),
     ("dimensions", 1000, "more than the 64 of the vectors"),
     ("input_type", "title", "search_document, got 'title'"),
     ("input_type", {}, "search_document, got {}"),
     ("prompt_name", "s2s", "query, document, clustering, got 's2s'"),
-    ("prompt_name", ["query"], "query, document, clustering, got ['query']"),
     ("prompt_name", {}, "query, document, clustering, got {}"),
 ]
 OTHER_MISTAKES: list[tuple[dict[str, Any], str, str | None, str]] = [
@@ -197,7 +199,7 @@ def test_what_is_refused(
     refused(post(client, json.dumps({"input": "w1", **asked})), 400, said, param, code)
 
 
-@pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"], {}])
+@pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, {}])
 def test_an_unknown_model(client: Any, name: Any) -> None:
     reply = client.post("/v1/embeddings", json={"input": "w1", "model": name})
     refused(reply, 404, "Served: tiny, tiny-query, tiny-document", "model", "model_not_found")
@@ -209,45 +211,30 @@ def test_a_long_name_is_not_repeated(client: Any, field: str) -> None:
     assert len(reply.content) < 1000
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"Host": "Embed.example"}, 200),
-        ({"Host": "embed.example:8443"}, 200),
-        ({"Host": "a.inside.example"}, 200),
-        ({"Host": "127.0.0.1:80,evil.example"}, 400),
-        ({"Host": "evil.example"}, 400),
-        ({"Host": "localhost.evil.example"}, 400),
-        ({"Host": "["}, 400),
-        *(
-            ({"Content-Type": kind}, 415)
-            for kind in ("", "text/plain", "application/x-www-form-urlencoded")
-        ),
-        ({"Content-Type": "Application/JSON; charset=utf-8"}, 200),
-    ],
-    ids=str,
-)
-def test_pages_of_other_sites_are_refused(
-    model: Model, headers: dict[str, str], status: int
-) -> None:
+def test_pages_of_other_sites_are_refused(model: Model) -> None:
     """By DNS rebinding, a page has its own name for the server; else browsers ask first."""
     hosts = ["localhost", "embed.example", "*.inside.example"]
+    body = json.dumps({"input": "w1"})
     with serving(model, allowed_hosts=hosts) as client:
         asking = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
         asked = client.options("/v1/embeddings", headers=asking)
         assert asked.status_code == 405
         assert not any("access-control" in name for name in asked.headers)
-        reply = post(client, json.dumps({"input": "w1"}), **headers)
-        assert reply.status_code == status, reply.text
+        for host in ("Embed.example", "embed.example:8443", "a.inside.example"):
+            assert post(client, body, Host=host).status_code == 200
+        for host in ("127.0.0.1:80,evil.example", "localhost.evil.example", "["):
+            assert post(client, body, Host=host).status_code == 400
+        for kind in ("", "text/plain", "application/x-www-form-urlencoded"):
+            assert post(client, body, **{"Content-Type": kind}).status_code == 415
+        for kind in ("application/json", "Application/JSON; charset=utf-8"):
+            assert post(client, body, **{"Content-Type": kind}).status_code == 200
 
 
-def test_hosts_by_default(model: Model) -> None:
+def test_hosts_by_default(model: Model, client: Any) -> None:
     """Names of this machine without a key, and any with one."""
     body = json.dumps({"input": "w1"})
-    with serving(model) as client:
-        for host, status in (("127.0.0.1:80", 200), ("[::1]:80", 200), ("evil.example", 400)):
-            assert post(client, body, Host=host).status_code == status
+    for host, status in (("127.0.0.1:80", 200), ("[::1]:80", 200), ("evil.example", 400)):
+        assert post(client, body, Host=host).status_code == status
     with serving(model, key="secret") as client:
         behind_a_proxy = {"Host": "evil.example", "Origin": "http://other.example"}
         assert post(client, body, **behind_a_proxy, Authorization="Bearer secret").is_success
@@ -307,9 +294,9 @@ def test_truncated_texts_are_named(model: Model) -> None:
     ],
 )
 def test_a_request_that_is_too_large(
-    model: Model, limits: Limits, given: Any, said: str, param: str | None
+    tiled: Model, limits: Limits, given: Any, said: str, param: str | None
 ) -> None:
-    with serving(calibrate(model, "tiles-64", short_texts="leave"), limits=limits) as client:
+    with serving(tiled, limits=limits) as client:
         whole = json.dumps({"model": "tiny", "input": given}).encode()
         # Also where no header says how large it is.
         for body in (whole, (whole[n : n + 50] for n in range(0, len(whole), 50))):
@@ -331,19 +318,20 @@ def test_a_full_queue_says_when_to_come_again(model: Model, monkeypatch: Patch) 
         refused(post(client, b"{"), 429, "The queue is full", None, "rate_limit_exceeded")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_vectors_that_are_none(model: Model, monkeypatch: Patch, value: float) -> None:
+def test_vectors_that_are_none(model: Model, monkeypatch: Patch) -> None:
+    values = {7: np.nan, 8: np.inf, 9: 0.0}
+
     def spoilt(self: Any, batch: Any) -> np.ndarray:
-        return np.array([[value if one.read == 7 else 1.0] * 64 for one in batch], dtype=np.float32)
+        return np.array([[values.get(one.read, 1.0)] * 64 for one in batch], dtype=np.float32)
 
     with serving(model) as client:
-        assert ask(client, "w1").status_code == 200
         monkeypatch.setattr(DirectEncoder, "vectors", spoilt)
-        reply = ask(client, [words(3), words(4)])
-        said = "a vector for 'input[1]' that is all zero or not numbers"
-        refused(reply, 500, said, "input", "unusable_vector")
+        for length in (4, 5, 6):  # a prompt of one token, and two special ones
+            reply = ask(client, [words(3), words(length)])
+            said = "a vector for 'input[1]' that is all zero or not numbers"
+            refused(reply, 500, said, "input", "unusable_vector")
         assert ask(client, words(3)).status_code == 200
-        assert "fairspan_unusable_vectors_total 1.0" in client.get("/metrics").text
+        assert "fairspan_unusable_vectors_total 3.0" in client.get("/metrics").text
 
 
 def test_a_new_prompt_under_a_steady_stream(model: Model, monkeypatch: Patch) -> None:
@@ -367,9 +355,9 @@ def test_a_new_prompt_under_a_steady_stream(model: Model, monkeypatch: Patch) ->
         assert list(pool.map(later, np.arange(8) * 0.06)) == [200] * 8
 
 
-def test_no_thread_is_left_when_the_app_ends(model: Model) -> None:
+def test_no_thread_is_left_when_the_app_ends(tiled: Model) -> None:
     before = set(threading.enumerate())
-    with serving(calibrate(model, "tiles-64")) as client:
+    with serving(tiled) as client:
         assert ask(client, ["w1", "w1 " * 25_000]).status_code == 200
         started = set(threading.enumerate()) - before
         assert {thread.name.partition("_")[0] for thread in started} >= {"short", "long", "large"}
@@ -378,24 +366,10 @@ def test_no_thread_is_left_when_the_app_ends(model: Model) -> None:
         assert not thread.is_alive(), thread.name
 
 
-def test_each_of_many_gets_its_own(model: Model, client: Any) -> None:
-    """Requests of both sides and of many lengths at once."""
-    generator = np.random.default_rng(0)
-    asked = []
-    for n in range(40):
-        lengths = generator.integers(1, 50, 1 + n % 7).tolist()
-        texts = [words(length, 100 * n + length) for length in lengths]
-        asked.append((texts, "query" if n % 3 else "document"))
-    with ThreadPoolExecutor(16) as pool:
-        replies = list(pool.map(lambda pair: ask(client, pair[0], input_type=pair[1]), asked))
-    for (texts, side), reply in zip(asked, replies, strict=True):
-        close(vectors_of(reply), model.encode(texts, prompt_name=side))
-
-
-def test_a_long_text_beside_short_ones(model: Model) -> None:
+def test_a_long_text_beside_short_ones(tiled: Model) -> None:
     """Two passes at once through one model: every vector is that of its text alone."""
-    long = words(10_000)
-    with serving(calibrate(model, "tiles-64")) as client, ThreadPoolExecutor(1) as other:
+    long = words(6000)
+    with serving(tiled) as client, ThreadPoolExecutor(1) as other:
         short = [words(n, n) for n in range(3, 50, 5)]
         alone = [vectors_of(ask(client, text)) for text in short]
         long_alone = vectors_of(ask(client, long))

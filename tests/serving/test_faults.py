@@ -83,10 +83,9 @@ class Server:
         assert self.ask(["w1", "w2"])[0] == 200
 
 
-def request_bytes(given: Any, *headers: bytes) -> bytes:
+def request_bytes(given: Any) -> bytes:
     body = json.dumps({"input": given}).encode()
-    head = b"".join(header + b"\r\n" for header in headers)
-    return HEAD + head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -153,8 +152,9 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     server.is_well()
 
 
-@pytest.mark.parametrize("sent", [0, 1_500_000, 20_000_000])
-@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "chunked"), [(0, False), (0, True), (1_500_000, False), (20_000_000, True)]
+)
 def test_a_huge_body_is_refused(server: Server, sent: int, chunked: bool) -> None:
     """Also while the client is still sending: the connection is not reset before the reply."""
     head = HEAD + b"Content-Length: %d\r\n\r\n" % (sent or 10**12)
@@ -198,10 +198,7 @@ GET = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     "sent",
     [
         GET + b"a: " + b"x" * 300_000,
-        GET + b"a: b\r\n" * 50_000,
         b"GARBAGE\r\n\r\n",
-        GET + b"a b: c\r\n\r\n",
-        HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
@@ -214,16 +211,10 @@ def test_what_is_no_request(server: Server, sent: bytes) -> None:
 
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
-    """Without the blanks around it. And a full queue, which is 429."""
+    """Without the blanks around it. And the server ends by Ctrl+C."""
     key = "import os; os.environ['FAIRSPAN_API_KEY'] = ' secret\\n'\n"
-    limits = ["--max-queue-tokens", "60", "--max-request-tokens", "60"]
-    with serving(commands, model, *limits, before=key, how=signal.SIGINT) as server:
+    with serving(commands, model, before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
-        with server.connect() as first:
-            first.sendall(request_bytes(SLOW, b"Authorization: Bearer secret"))
-            time.sleep(0.2)
-            assert server.ask(words(20), Authorization="Bearer secret")[0] == 429
-            assert first.recv(100).startswith(b"HTTP/1.1 200")
         assert server.ask("w1", Authorization="Bearer secret")[0] == 200
 
 

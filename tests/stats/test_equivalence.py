@@ -156,7 +156,7 @@ def row(estimate: float, error: float, freedom: float) -> Estimates[float]:
     return t_estimates([estimate], [error], [freedom])[0]
 
 
-@pytest.mark.parametrize("truth", [0.0, 0.0005, -0.001, 0.003, 0.012, -0.01])
+@pytest.mark.parametrize("truth", [-0.001, 0.003, -0.01])
 def test_so_many_documents_decide_in_four_of_five_cases(truth: float) -> None:
     """Normal documents with a standard deviation of 0.04, simulated with as many as were said to be
     needed.

@@ -68,15 +68,6 @@ def test_values_without_each_document() -> None:
     )
 
 
-def test_a_mean_has_the_interval_of_a_t_test() -> None:
-    values = default_rng(0).normal(size=12)
-    found = contrast(document_means([values], [[0]], of_pairs=False), 1)
-    expected = stats.ttest_1samp(values, 0)
-    assert found.standard_error == pytest.approx(stats.sem(values), rel=1e-12)
-    assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), rel=1e-9)
-
-
 def test_two_samples_have_the_documents_of_both_left_out() -> None:
     """Of 9 and 15 documents, one of the 24 at a time. The degrees of freedom are of the smaller."""
     rng = default_rng(1)

@@ -132,12 +132,11 @@ def test_auto_looks_at_sets_and_segments() -> None:
     assert used == ["jackknife", "jackknife", "two-way"]
 
 
-@pytest.mark.parametrize("sets", [9, 50])
-def test_equal_sets_give_the_paired_t_test(sets: int) -> None:
+def test_equal_sets_give_the_paired_t_test() -> None:
     """The jackknife of a mean over equal clusters is the plain error of their means: CR2 with
     Satterthwaite's degrees of freedom, which are G − 1 there."""
-    rows = make_rows(default_rng(0), documents=sets, effects=(0.0, -0.01, -0.02, -0.03))
-    table = rows.values.reshape(sets, 4, 4).mean(1)
+    rows = make_rows(default_rng(0), effects=(0.0, -0.01, -0.02, -0.03))
+    table = rows.values.reshape(9, 4, 4).mean(1)
     found = position_effects(*rows.columns)
     effects = found.coefficients
     for place in (1, 2, 3):
@@ -164,14 +163,6 @@ def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
     assert (effects.estimate[1] == 0) == bool(sign)
 
 
-def test_values_without_any_noise() -> None:
-    """No error at all: a difference is certain, and none is none."""
-    found = position_effects([0.5, 0.4, 0.5] * 3, [1, 2, 3] * 3, np.repeat([0, 1, 2], 3))
-    assert_allclose(found.coefficients.estimate, [0.5, -0.1, 0.0], atol=1e-12)
-    assert_allclose(found.coefficients.standard_error, 0, atol=1e-12)
-    assert found.coefficients.p[1] < 1e-9
-
-
 def test_what_one_cluster_decides_has_no_interval() -> None:
     """Only set 0 has position 3. Differences of the others stay as they are."""
     rows = make_rows(default_rng(4), n=3)
@@ -181,16 +172,6 @@ def test_what_one_cluster_decides_has_no_interval() -> None:
     assert np.isnan(effects.low).tolist() == [False, False, True]
     whole = position_effects(*rows.columns).coefficients
     assert effects.low[:2] == pytest.approx(whole.low[:2])
-
-
-def test_labels_of_any_kind_group_alike() -> None:
-    numbers = np.array([7, 3, 7, 5, 3])
-    reference = group(numbers)
-    for labels in (numbers.astype(str), numbers.astype(object), numbers.astype(float)):
-        groups = group(labels)
-        assert groups.count == reference.count == 3
-        same = groups.codes[:, None] == groups.codes
-        np.testing.assert_array_equal(same, numbers[:, None] == numbers)
 
 
 def test_one_set_is_refused() -> None:
@@ -222,8 +203,8 @@ def covers(found: PositionEffects) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("documents", "n", "least", "most"),
-    [(9, 8, 0.935, 0.97), (40, 4, 0.935, 0.97), (UNEVEN, 4, 0.88, 0.95)],
-    ids=["9 sets of 8", "40 sets of 4", "9 uneven sets"],
+    [(9, 8, 0.935, 0.97), (UNEVEN, 4, 0.88, 0.95)],
+    ids=["9 sets of 8", "9 uneven sets"],
 )
 def test_intervals_cover(
     documents: tuple[int, ...] | int, n: int, least: float, most: float

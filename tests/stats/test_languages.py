@@ -56,8 +56,7 @@ def language_verdicts(families: list[LanguageEffects]) -> list[Verdict]:
     return decide([one.compared() for one in families])
 
 
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("inference", ["z", "jackknife"])
+@pytest.mark.parametrize(("n", "inference"), [(2, "z"), (3, "jackknife")])
 def test_it_is_statsmodels_contrast(n: int, inference: str) -> None:
     """A dummy for each plan and position and the log of lengths: clustered by set, or fitted again
     without each set.

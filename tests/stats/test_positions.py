@@ -5,16 +5,8 @@ import pytest
 from numpy.random import default_rng
 from scipy import stats
 
-from fairspan.stats.positions import marker, pair_weights, position_effects, psi, spread
+from fairspan.stats.positions import marker, pair_weights, position_effects
 from tests.stats.rows import make_rows
-
-MEANS = np.array([0.857, 0.712, 0.700, 0.732])
-
-
-def test_measures_by_hand() -> None:
-    assert spread(MEANS) == pytest.approx(0.157)
-    assert psi(MEANS) == pytest.approx(1 - 0.700 / 0.857)
-    assert np.isnan(psi(np.array([0.5, -0.1])))
 
 
 @pytest.mark.parametrize("first", [1, 2])
