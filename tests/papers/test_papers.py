@@ -151,6 +151,8 @@ def test_commands_in_docstrings_and_on_the_page_are_accepted(
     assert commands
     for command in commands:
         module.app.parse_args(shlex.split(command))
+    module.app(["--help"], exit_on_error=False, result_action="return_value")
+    assert "--help" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--nonsense"])
     with pytest.raises(SystemExit):
         runpy.run_path(str(ROOT / "papers" / f"{name}.py"), run_name="__main__")

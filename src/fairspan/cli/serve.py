@@ -88,6 +88,7 @@ def serve(
             truncate=truncate,
             force_dimensions=force_dimensions,
         )
+        bound.listen()  # whoever connects after this line waits until uvicorn answers
         say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
