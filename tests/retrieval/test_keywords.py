@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +93,21 @@ def test_scifact(shared: Path) -> None:
     found = index.search([query.text for query in task.queries], 10)
     rows = answers.metric_rows(found, ("ndcg@10",), {"treatment": "r", "index": "keywords"})
     assert rows["value"].mean() == pytest.approx(0.665, abs=0.01)
+
+
+def test_jax_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bm25s runs JAX while it is imported, which would reserve most of a GPU's memory."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").touch()
+    (tmp_path / "jax" / "lax.py").write_text("def top_k(*args): raise AssertionError")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("jax", "bm25s")]:
+        monkeypatch.delitem(sys.modules, name)
+    for imported_before in (False, True):
+        if imported_before:
+            monkeypatch.delitem(sys.modules, "bm25s")
+            import_module("jax.lax")
+        assert KeywordIndex(TEXTS).search(["whale"], 1).tolist() == [[5]]
+        assert ("jax.lax" in sys.modules) == imported_before
+    for name in ("jax", "jax.lax"):
+        monkeypatch.delitem(sys.modules, name)

@@ -1,7 +1,9 @@
 """`KeywordIndex`: BM25, which is what most archives search with today; and fused rankings."""
 
+import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +28,7 @@ class KeywordIndex:
         self._known = {word for words in listed for word in words}
         self._size = len(texts)
         if self._known:
-            # Takes most of a second to import.
-            self._index = import_module("bm25s").BM25(k1=_K1, b=_B, method="lucene")
+            self._index = _library().BM25(k1=_K1, b=_B, method="lucene")
             self._index.index(listed, show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
@@ -46,6 +47,22 @@ class KeywordIndex:
             best = best[scores[best] > 0]
             row[: len(best)] = best
         return best_texts
+
+
+def _library() -> Any:
+    """bm25s, without JAX, which it would start: JAX reserves most of a GPU's memory.
+
+    It is not imported before it is needed, as that takes most of a second.
+    """
+    name = "jax.lax" if "jax" in sys.modules else "jax"
+    before = sys.modules.get(name)
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        return import_module("bm25s")
+    finally:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
 
 
 def fuse(first: Numbers, second: Numbers) -> Numbers:
