@@ -98,14 +98,15 @@ def test_what_short_documents_lose_is_said_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "spread", "verdict", "short", "long"),
+    ("gain", "spread", "verdict", "short", "long", "tone"),
     [
-        ((0.0, 0.1), 0.005, "better", "not worse", "better"),
-        ((-0.1, -0.1), 0.02, "worse", "worse", "worse"),
-        ((-0.005, 0.1), 0.001, "better", "slightly worse", "better"),
-        ((0.0, -0.1), 0.02, "worse for long documents", "not worse", "worse"),
-        ((0.0, 0.0), 0.2, "inconclusive", "inconclusive", "inconclusive"),
-        ((0.0, 0.0), 0.0, "the same", "the same", "the same"),
+        ((0.0, 0.1), 0.005, "better", "not worse", "better", "good"),
+        ((-0.1, -0.1), 0.02, "worse", "worse", "worse", "bad"),
+        ((-0.005, 0.1), 0.001, "better", "slightly worse", "better", "good"),
+        ((-0.005, -0.005), 0.001, "slightly worse", "slightly worse", "slightly worse", "plain"),
+        ((0.0, -0.1), 0.02, "worse for long documents", "not worse", "worse", "bad"),
+        ((0.0, 0.0), 0.2, "inconclusive", "inconclusive", "inconclusive", "open"),
+        ((0.0, 0.0), 0.0, "the same", "the same", "the same", "plain"),
     ],
 )
 def test_the_words(
@@ -115,8 +116,11 @@ def test_the_words(
     verdict: str,
     short: str,
     long: str,
+    tone: str,
 ) -> None:
-    row = verdict_of(tmp_path, gain, spread)
+    log = searched(tmp_path, {"fair": gain}, spread)
+    (row,) = log.verdicts.to_dicts()
+    assert log.view.cards[1].tone == tone
     assert (row["verdict"], row["short"], row["long"]) == (verdict, short, long)
     assert row["documents"] == 40
     is_open = verdict == "inconclusive"
