@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import fairspan
 from fairspan import Endpoint
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.calibration.treatment import Treatment
 from fairspan.errors import UnsupportedModel
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
@@ -114,18 +113,7 @@ def test_what_only_a_sentence_transformer_has(
         measure({}, **options, progress=False)
 
 
-def test_an_audit_from_plain_values() -> None:
-    asked: dict[str, Any] = {
-        "languages": ["en", "de"],
-        "mixed": ["de:en"],
-        "sizes": [3],
-        "design": "permutations",
-    }
-    options = AuditOptions(**asked, treatments=["plain", "paper+layers=last"])
-    assert options.all_treatments == (as_treatment("plain"), as_treatment("paper+layers=last"))
-    kept = json.loads(json.dumps(options.asked))
-    assert {name: kept[name] for name in asked} == asked
-    assert [treatment["name"] for treatment in kept["treatments"]] == ["plain", "paper+layers=last"]
+def test_all_mixtures_may_be_a_text_or_a_list() -> None:
     assert AuditOptions(mixed=["all"]).mixed == AuditOptions(mixed="all").mixed == "all"
 
 

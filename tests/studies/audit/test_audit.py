@@ -288,8 +288,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     header = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert header == log.header.to_json()
     assert header["run"].startswith("audit-model-")
-    assert header["spec"]["seed"] == 5
-    assert header["analysis"] == {"margin": 0.02, "inference": "auto"}
+    assert (header["spec"]["seed"], header["analysis"]["margin"]) == (5, 0.02)
     assert set(header["versions"]) == {"python", *library_versions()}
     assert len(header["model"].pop("fingerprint")) == 64
     assert header["model"] == {
@@ -310,10 +309,8 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header["corpus"]["fingerprint"] == texts.fingerprint
     assert header["corpus"]["languages"] == header["plans"] == ["en"]
     assert (header["documents"], header["corpus"]["segments"]) == (9, len(segments))
-    assert header["started"] <= header["finished"]
     timings = header["timings"]
     assert timings["texts_computed"] == 2 * (9 + len(segments))
-    assert timings["texts_from_store"] == timings["batches_halved"] == 0
     # <s> and </s> around 9 documents, and around each segment alone.
     in_documents = 2 * 9 + log.rows.filter(treatment="plain")["tokens"].sum()
     alone = sum(2 + len(texts.text(name, "en").split()) for name in segments)

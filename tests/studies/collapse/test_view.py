@@ -107,7 +107,6 @@ def test_the_share_counts_too(tmp_path: Path, rise: float, half: float, word: st
     assert ends in sentence
     how = "higher" if rise > 0 else "lower"
     assert sentence.startswith(f"long texts score {how} for every query") is (word == "biased")
-    assert ("Nothing has to be done." in log.view.meaning) is (word == "fair")
 
 
 def test_two_chances_of_a_bias_share_five_percent(tmp_path: Path) -> None:
@@ -133,7 +132,6 @@ def test_what_is_not_shown_is_inconclusive(tmp_path: Path, sign: int) -> None:
     assert word == "inconclusive"
     said = r"40 documents; `--documents (53|54|55)0` would decide; mean cosine [+−]0\.0047 \["
     assert re.match(said, sentence), sentence
-    assert "Nothing has to be done" not in log.view.meaning
     for margin, other in ((0.003, "biased"), (0.01, "fair")):
         assert read_log(tmp_path, margin=margin).verdicts["verdict"].to_list() == [other]
 

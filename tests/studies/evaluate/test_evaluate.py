@@ -438,7 +438,6 @@ def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
     # q0, q4 and q8 share documents, q1 and q5, q2 and q6, q3 and q7.
     assert task == {"queries": 9, "documents": 15, "clusters": 4}
     assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
-    assert read_log(tmp_path / "run").rows.equals(log.rows)
     assert recorder.done == recorder.total > 0
     assert recorder.stopped == 1
     stages = ["reading the task", "plain: queries", "plain: one vector per document"]

@@ -20,6 +20,7 @@ from fairspan.stats.estimates import t_estimates
 from fairspan.stats.gains import clusters_to_decide
 from fairspan.studies.logs import changes
 from tests.builders.searches import is_long, log_of, rows_of
+from tests.builders.simulated import with_study
 
 Gains = Mapping[str, tuple[float, float]]
 """What arms gain over plain on short and on long documents."""
@@ -239,13 +240,9 @@ def test_beside_keywords(tmp_path: Path, alone: float, gain: float, said: str) -
 def test_how_many_documents_can_change(
     tmp_path: Path, changed: int | None, gain: float, said: str
 ) -> None:
-    spread = 0.005 * bool(gain)
-    log = searched(tmp_path / "one", {"fair": (gain, gain)}, spread)
-    costs = [
-        {**cost, "changed": changed if cost["treatment"] == "fair" else None}
-        for cost in log.header.to_json()["study"]["costs"]
-    ]
-    row = verdict_of(tmp_path / "two", gain, spread, costs=costs)
+    log = searched(tmp_path, {"fair": (gain, gain)}, 0.005 * bool(gain))
+    plain, fair = log.header.to_json()["study"]["costs"]
+    (row,) = with_study(log, costs=[plain, {**fair, "changed": changed}]).verdicts.to_dicts()
     assert ("another vector" in row["sentence"]) == bool(said)
     assert row["sentence"].endswith(said)
 
