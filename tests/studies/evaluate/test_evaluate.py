@@ -199,12 +199,10 @@ def narrow(model: SentenceTransformer, window: int = WINDOW) -> SentenceTransfor
     return copied
 
 
-def test_every_row_by_hand(
-    representative: SentenceTransformer, graded: Collection, evaluate: Evaluate
-) -> None:
+def test_every_row_by_hand(make_tiny: Make, graded: Collection, evaluate: Evaluate) -> None:
     """Two treatments on each side, of a model that cuts half of the documents: whole documents, one
-    vector per chunk, keywords, and both rankings fused."""
-    plain = narrow(representative)
+    vector per chunk, keywords, and both rankings fused. test_audit has other kinds of model."""
+    plain = narrow(make_tiny("qwen3", "lasttoken", padding_side="left"))
     fair = fairspan.calibrate(plain, basket_size=8)
     sides = {"plain": (plain, plain), B8: (fair, fair), f"{B8}+sides=document": (plain, fair)}
     log = evaluate(plain, treatments=[*sides])
@@ -350,20 +348,6 @@ def test_reading_beyond_the_models_limit_is_noted(
         assert [limit in note for note in beyond] == [True] * reads_on
 
 
-def test_where_nothing_can_change_it_says_so(
-    make_tiny: Make, tmp_path: Path, evaluate: Evaluate
-) -> None:
-    """Documents that fit into one tile, and a treatment that leaves such texts as they are."""
-    documents = {f"d{n}": words(9 + n, seed=n) for n in range(8)}
-    queries = {f"q{n}": words(6, 50 + n) for n in range(8)}
-    task = Collection(documents, queries, {f"q{n}": {f"d{n}": 1.0} for n in range(8)})
-    treatments = ["plain", "tiles-64+short_texts=leave"]
-    log = evaluate(make_tiny(), task.write(tmp_path / "task"), treatments=treatments)
-    assert log.verdicts["verdict"].to_list() == ["the same"]
-    assert log.frame("costs")["changed"].to_list() == [None, 0]
-    assert "parts-all" not in set(log.rows["index"]), "each document is one chunk"
-
-
 # Passages.
 
 
@@ -438,6 +422,7 @@ def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
     # q0, q4 and q8 share documents, q1 and q5, q2 and q6, q3 and q7.
     assert task == {"queries": 9, "documents": 15, "clusters": 4}
     assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
+    assert "parts-all" not in set(log.rows["index"]), "here each document is one chunk"
     assert recorder.done == recorder.total > 0
     assert recorder.stopped == 1
     stages = ["reading the task", "plain: queries", "plain: one vector per document"]

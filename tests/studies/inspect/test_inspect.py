@@ -53,8 +53,10 @@ def inspect(model: Any, document: Any, *treatments: str, **options: Any) -> Any:
 # Numbers
 
 
-def test_representation_is_what_encode_gives_by_hand(representative: SentenceTransformer) -> None:
-    model, parts = representative, texts(30, 18, 41)
+def test_representation_is_what_encode_gives_by_hand(make_tiny: Make) -> None:
+    """Of a model that is padded on the left; test_audit has other kinds."""
+    model = make_tiny("qwen3", "lasttoken", padding_side="left")
+    parts = texts(30, 18, 41)
     inspected = inspect(model, parts, "plain", PAPER)
     models = [model, fairspan.calibrate(model, basket_size=16)]
     for reading, by in zip(inspected.readings, models, strict=True):
