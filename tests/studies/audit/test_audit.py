@@ -434,9 +434,9 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
 def test_tiles_that_end_with_the_segments_are_noted(
     make_tiny: Make, tmp_path: Path, measured: Audit
 ) -> None:
-    """Three segments of 8 tokens in tiles of 8 or 4, but not in four of 6, nor with one of 7: where
-    all positions are equal."""
-    for last, ends in ((8, {8: True, 4: True, 6: False}), (7, {8: False})):
+    """Three segments of 8 tokens in three tiles of up to 10 or six of 4, but not in four of 6, nor
+    with one of 7: where all positions are equal."""
+    for last, ends in ((8, {10: True, 4: True, 6: False}), (7, {8: False})):
         texts = {f"s{n:02}": words(last if n % 3 == 2 else 8, n) for n in range(9)}
         corpus = str(write_folder(tmp_path / f"corpus{last}", {"en": texts}))
         names = [f"tiles-{size}" for size in ends]
