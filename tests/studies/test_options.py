@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import fairspan
 from fairspan import Endpoint
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.calibration.treatment import Treatment
 from fairspan.errors import UnsupportedModel
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
@@ -34,7 +33,6 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
         ({"treatments": []}, "at least one treatment, for example plain"),
         ({"treatments": ["plain", "paper", "plain"]}, "the treatment 'plain' is named twice"),
         ({"margin": 1}, "margin must be between 0 and 1, got 1"),
-        ({"margin": "wide"}, "got 'wide'"),
         ({"margin": float("nan")}, "got nan"),
         ({"languages": "en"}, r"languages must be a list, such as \['en'\], got 'en'"),
         ({"attention_documents": 0}, "attention_documents must be a whole number of at least 1"),
@@ -43,12 +41,9 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
     ],
     CollapseOptions: [
         ({"lengths": [0, 10]}, "lengths must be a whole number of at least 1, got 0"),
-        ({"lengths": "10,20"}, "lengths must be a list"),
         ({"lengths": [10], "natural": True}, "natural lengths are the documents' own"),
         ({"documents": 2}, "documents must be a whole number of at least 3, got 2"),
         ({"margin": 0}, "margin must be between 0 and 1, got 0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-        ({"treatments": "plain"}, "treatments must be a list"),
         ({"treatments": ["tiles-8+tiles=segments"]}, "makes segments tiles, and these texts have"),
         ({"natural": True, "tolerance": 0.5}, "so tolerance would do nothing"),
     ],
@@ -57,18 +52,14 @@ MISTAKES: dict[Callable[..., object], list[tuple[dict[str, Any], str]]] = {
         ({"metrics": ["ndcg"]}, "there is no metric 'ndcg': choose from ndcg@k"),
         ({"metrics": []}, "metrics must name at least one, such as ndcg@10"),
         ({"metrics": ["mrr", "mrr"]}, "metrics names 'mrr' twice"),
-        ({"metrics": "mrr"}, r"metrics must be a list, such as \['ndcg@10'\], got 'mrr'"),
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
-        ({"margin": True}, "margin must be from 0 to below 1, got True"),
         ({"task": "beir:a", "corpus": "b"}, "corpus is for passages: omit it for beir:a"),
         ({"vectors": [2, "2"]}, "vectors must name different numbers, got 2, 2"),
         ({"vectors": [0]}, "vectors must be whole numbers from 1 on, or all, got 0"),
         ({"vectors": "all"}, r"vectors must be a list, such as \[1, 4, 'all'\], got 'all'"),
     ],
     TuneOptions: [
-        ({"candidates": "tiles-64"}, "candidates must be a list"),
         ({"candidates": ["fair", "plain"]}, "'plain' is what candidates are compared with: omit"),
-        ({"candidates": [Treatment("plain", PRESETS["fair"])]}, "'plain' is what candidates are"),
         (
             {"candidates": ["fair", Treatment("mine", PRESETS["fair"])]},
             "'fair' and 'mine' are the same: omit one of them",
@@ -122,19 +113,7 @@ def test_what_only_a_sentence_transformer_has(
         measure({}, **options, progress=False)
 
 
-def test_an_audit_from_plain_values() -> None:
-    asked: dict[str, Any] = {
-        "languages": ["en", "de"],
-        "mixed": ["de:en"],
-        "sizes": [3],
-        "design": "permutations",
-    }
-    options = AuditOptions(**asked, treatments=["plain", "paper+layers=last"], seed=3)
-    assert (options.design, options.sizes, options.seed) == ("permutations", (3,), 3)
-    assert options.all_treatments == (as_treatment("plain"), as_treatment("paper+layers=last"))
-    kept = json.loads(json.dumps(options.asked))
-    assert {name: kept[name] for name in asked} == asked
-    assert [treatment["name"] for treatment in kept["treatments"]] == ["plain", "paper+layers=last"]
+def test_all_mixtures_may_be_a_text_or_a_list() -> None:
     assert AuditOptions(mixed=["all"]).mixed == AuditOptions(mixed="all").mixed == "all"
 
 

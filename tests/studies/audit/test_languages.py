@@ -16,10 +16,7 @@ import fairspan
 from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.rows import with_languages
 from tests.builders.simulated import Plan, simulated_log, simulated_rows
-from tests.builders.tiny import tiny_model
-from tests.builders.verbs import write_articles
 from tests.corpus.test_corpus import write_folder
 from tests.report.example import printed
 
@@ -47,11 +44,10 @@ def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: Any) -> 
     return simulated_rows(value, plan=plan, n=n, sets=12, noise=0.002, **options)
 
 
-def shown(log: RunLog, folder: Path) -> list[str]:
-    """All that is said in the terminal, on the page and in JSON."""
-    page = log.save_page(folder / "page.html").read_text("utf-8")
+def shown(log: RunLog) -> list[str]:
+    """All that is said in the terminal and in JSON."""
     told = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
-    return [" ".join(printed(log.view).split()), page, told]
+    return [" ".join(printed(log.view).split()), told]
 
 
 @pytest.mark.parametrize("plans", [MIXED, MONOLINGUAL + MIXED])
@@ -80,7 +76,7 @@ def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
     [row] = log.verdicts.iter_rows(named=True)
     assert row["verdict"] == "biased"
     assert row["sentence"].startswith("position 4 is 0.08 less represented than position 3 [")
-    for words in shown(log, tmp_path):
+    for words in shown(log):
         assert "less represented than position 3" in words
         assert "than position 1" not in words
         assert "is the only segment in its language" in words
@@ -105,7 +101,7 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
         assert families[column].to_list() == [None] * 2
     expected = ("inconclusive", "no two positions are compared")
     assert log.verdicts.select("verdict", "sentence").rows() == [expected]
-    assert all(expected[1] in words for words in shown(log, tmp_path))
+    assert all(expected[1] in words for words in shown(log))
 
 
 def test_lengths_that_do_not_vary_leave_the_other_answers(tmp_path: Path) -> None:
@@ -157,7 +153,7 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     pairs = log.frame("languages")
     assert pairs.select("language", "against").unique().rows() == [("en", "de")]
     np.testing.assert_allclose(pairs["estimate"], [0.06, 0.0], atol=0.005)
-    assert all(f"more {done} than de" in words for words in shown(log, tmp_path))
+    assert all(f"more {done} than de" in words for words in shown(log))
     chart = log.view.chart(f"{measure}-languages")
     assert (chart.kind, chart.x, chart.margin) == ("dots", "pair", 0.02)
     [(title, drawn)] = chart.panels()
@@ -228,12 +224,12 @@ class Bag:
         return vectors
 
 
-@pytest.mark.parametrize("weight", [1.0, 1.5])
-def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: float) -> None:
+def test_a_model_that_favours_english_inside_documents(tmp_path: Path) -> None:
     """Segments of six words, all different: D = w·A + B + C, and cosines are those of the weights.
 
     A segment alone has the same direction whatever its language weighs, so only documents tell.
     """
+    weight = 1.5
     corpus = {
         language: {str(n): " ".join(f"{language}{n}x{k}" for k in range(6)) for n in range(24)}
         for language in ("en", "de")
@@ -262,43 +258,6 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
         sign = 1 if language == "en" else -1
         assert sign * estimate == pytest.approx(difference(n), abs=1e-6)
     [row] = log.frame("language_verdicts").iter_rows(named=True)
-    if weight == 1.0:
-        assert row["verdict"] == "fair"
-        assert row["sentence"].startswith("within ±0.02 in all 2 comparisons of two languages")
-    else:
-        assert row["verdict"] == "biased"
-        assert "en is 0." in row["sentence"]
-        assert "more represented than de" in row["sentence"]
-
-
-@pytest.mark.slow
-def test_a_small_audit_by_hand(tmp_path: Path) -> None:
-    """Both measures of a tiny model: numpy's least squares on plan × position and log lengths."""
-    log = fairspan.audit(
-        tiny_model(tmp_path / "weights", "bert", "mean"),
-        corpus=str(write_articles(tmp_path / "corpus", 12)),
-        mixed="all",
-        sizes=[3],
-        sets=4,
-        measures=["representation", "retention"],
-        treatments=["plain", "tiles-8"],
-        out=tmp_path / "run",
-        store=tmp_path / "store.sqlite",
-        progress=False,
-    )
-    assert len(log.frame("language_verdicts")) == 4
-    mixed = with_languages(log.rows).filter(pl.col("lead") != pl.col("later"))
-    for pair in log.frame("languages").iter_rows(named=True):
-        rows = mixed.filter(measure=pair["measure"], treatment=pair["treatment"])
-        cells = rows.select(pl.concat_str("lead", "position")).to_series()
-        design = cells.to_dummies().to_numpy().astype(float)
-        names = [name.removeprefix("lead_") for name in cells.to_dummies().columns]
-        if pair["same_length"]:
-            design = np.column_stack([design, np.log(rows["tokens"].to_numpy())])
-        fitted = np.linalg.lstsq(design, rows["value"].to_numpy(), rcond=None)[0]
-        mean = dict(zip(names, fitted, strict=False))
-        a, b = pair["language"], pair["against"]
-        # At position 1 a leads; at later ones it follows b.
-        differences = [mean[f"{a}1"] - mean[f"{b}1"]]
-        differences += [mean[f"{b}{place}"] - mean[f"{a}{place}"] for place in (2, 3)]
-        assert pair["estimate"] == pytest.approx(np.mean(differences), abs=1e-9)
+    assert row["verdict"] == "biased"
+    assert "en is 0." in row["sentence"]
+    assert "more represented than de" in row["sentence"]

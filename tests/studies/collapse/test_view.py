@@ -100,11 +100,13 @@ def test_the_share_counts_too(tmp_path: Path, rise: float, half: float, word: st
     slope = np.polyfit(np.log2(LENGTHS), shares, 1)[0] * 0.9
     shown = f"{slope:+.4f}".replace("-", "−")
     assert f"; score for every query {shown} [" in sentence
+    geometry = log.frame("geometry").filter(pl.col("length").is_null())
+    slopes = dict(geometry.select("measure", "estimate").rows())
+    assert slopes == pytest.approx({"cosine": 0.0, "share": slope / 0.9, "score": slope}, abs=1e-12)
     ends = f"(share of the common direction 0.900 at 50 tokens, {shares[-1]:.3f} at 400)"
     assert ends in sentence
     how = "higher" if rise > 0 else "lower"
     assert sentence.startswith(f"long texts score {how} for every query") is (word == "biased")
-    assert ("Nothing has to be done." in log.view.meaning) is (word == "fair")
 
 
 def test_two_chances_of_a_bias_share_five_percent(tmp_path: Path) -> None:
@@ -130,7 +132,6 @@ def test_what_is_not_shown_is_inconclusive(tmp_path: Path, sign: int) -> None:
     assert word == "inconclusive"
     said = r"40 documents; `--documents (53|54|55)0` would decide; mean cosine [+−]0\.0047 \["
     assert re.match(said, sentence), sentence
-    assert "Nothing has to be done" not in log.view.meaning
     for margin, other in ((0.003, "biased"), (0.01, "fair")):
         assert read_log(tmp_path, margin=margin).verdicts["verdict"].to_list() == [other]
 
@@ -219,11 +220,11 @@ def test_what_to_do(
     assert log.view.meaning == said
     assert log.frame("suggestion").rows() == [(suggested, said)]
     assert " ".join(printed(log.view).split()).startswith(f"{log.view.heading} {said}")
-    text = make_page("t", Part(log.view))
-    assert text.index(said) < text.index('class="verdict ')
     write_results(log)
     assert (tmp_path / "calibration.json").exists() is (suggested is not None)
     if suggested is not None:
+        text = make_page("t", Part(log.view))
+        assert text.index(said) < text.index('class="verdict ')
         assert (suggested, "fair") in log.verdicts.select("treatment", "verdict").rows()
         assert as_calibration(str(tmp_path)).temperature == 0.8
 
@@ -314,14 +315,11 @@ def test_a_treatment_without_a_share_is_compared_by_cosines(tmp_path: Path) -> N
 
 def test_the_table_by_length(study: RunLog) -> None:
     table = table_of(study.view, "geometry")
-    measures = ("mean pairwise cosine", "share of the common direction")
-    expected = [(measure, name) for measure in measures for name in CURVES]
-    assert [row[:2] for row in table.rows] == expected
-    assert [column.name for column in table.cells.values()] == ["50", "100", "200", "400"]
-    assert table.rows[1][2:] == ("0.400", "0.410", "−0.420", "0.430")
-    assert table.rows[2][2:] == ("0.900", "0.910", "0.930", "0.950")
-    assert table.tidy is not None
-    assert table.tidy.equals(study.frame("geometry"))
+    assert list(table.cells) == ["50", "100", "200", "400"]
+    assert [row[1:] for row in table.rows][1:3] == [
+        (STRONG, "0.400", "0.410", "−0.420", "0.430"),
+        (PLAIN, "0.900", "0.910", "0.930", "0.950"),
+    ]
 
 
 def test_curves_by_length(study: RunLog) -> None:

@@ -24,9 +24,11 @@ from fairspan.model.build import copy_sharing_weights
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.runs.header import FORMAT
 from fairspan.runs.log import RunLog
-from fairspan.studies.logs import compare, read_log
+from fairspan.runs.progress import Silent
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.run import STUDY
+from fairspan.studies.logs import read_log
 from tests.builders.commands import files_in, header_of
-from tests.builders.letters import Letters
 from tests.builders.saying import said_by
 from tests.builders.searches import write_beir
 from tests.builders.tiny import tiny_model, words
@@ -197,12 +199,10 @@ def narrow(model: SentenceTransformer, window: int = WINDOW) -> SentenceTransfor
     return copied
 
 
-def test_every_row_by_hand(
-    representative: SentenceTransformer, graded: Collection, evaluate: Evaluate
-) -> None:
+def test_every_row_by_hand(make_tiny: Make, graded: Collection, evaluate: Evaluate) -> None:
     """Two treatments on each side, of a model that cuts half of the documents: whole documents, one
-    vector per chunk, keywords, and both rankings fused."""
-    plain = narrow(representative)
+    vector per chunk, keywords, and both rankings fused. test_audit has other kinds of model."""
+    plain = narrow(make_tiny("qwen3", "lasttoken", padding_side="left"))
     fair = fairspan.calibrate(plain, basket_size=8)
     sides = {"plain": (plain, plain), B8: (fair, fair), f"{B8}+sides=document": (plain, fair)}
     log = evaluate(plain, treatments=[*sides])
@@ -274,20 +274,6 @@ def test_inner_products(make_tiny: Make, graded: Collection, evaluate: Evaluate)
         evaluate(model)
 
 
-def test_any_object_with_encode(graded: Collection, evaluate: Evaluate, tmp_path: Path) -> None:
-    """Its texts are counted in characters; nothing is stored, since nobody knows whether it is the
-    same the next time."""
-    model = Letters()
-    log = evaluate(model)
-    embed = each_alone(Letters.one)
-    assert_values(log, "plain", "whole", graded, rankings_of(graded, embed, embed))
-    assert log.header.token_unit == "characters"
-    assert not (tmp_path / "store").exists()
-    before = len(model.asked)
-    assert evaluate(model).rows.equals(log.rows)
-    assert len(model.asked) == 2 * before
-
-
 # Windows, costs and notes.
 
 
@@ -346,34 +332,20 @@ def test_each_treatment_reads_as_far_as_it_can(
 
 
 def test_reading_beyond_the_models_limit_is_noted(
-    make_tiny: Make, graded: Collection, evaluate: Evaluate, tmp_path: Path
+    make_tiny: Make, graded: Collection, beir: str, tmp_path: Path
 ) -> None:
     """A model of 600 positions that comes with a limit of 22 tokens; tiles read everything. What
-    all treatments cut alike is noted too."""
-    folder = tmp_path / "model"
-    narrow(make_tiny("bert", "mean")).save_pretrained(str(folder), create_model_card=False)
-    cut = evaluate(str(folder), treatments=["plain", B8], out=tmp_path / "cut")
-    assert not any("may itself explain" in note for note in cut.notes)
+    several treatments cut alike is noted once."""
+    folder = str(tmp_path / "model")
+    narrow(make_tiny("bert", "mean")).save_pretrained(folder, create_model_card=False)
     longer = graded.longer(WINDOW)
-    assert f"plain, {B8}: {longer} of 15 documents were cut at 22 tokens" in cut.notes
-    assert set(cut.notes) <= set(cut.view.notes)
-    log = evaluate(str(folder), treatments=["plain", "tiles-16"], out=tmp_path / "whole")
-    (note,) = [note for note in log.notes if "may itself explain" in note]
-    assert f"comes with a limit of 22 tokens, and {longer} of 15 documents are longer" in note
-
-
-def test_where_nothing_can_change_it_says_so(
-    make_tiny: Make, tmp_path: Path, evaluate: Evaluate
-) -> None:
-    """Documents that fit into one tile, and a treatment that leaves such texts as they are."""
-    documents = {f"d{n}": words(9 + n, seed=n) for n in range(8)}
-    queries = {f"q{n}": words(6, 50 + n) for n in range(8)}
-    task = Collection(documents, queries, {f"q{n}": {f"d{n}": 1.0} for n in range(8)})
-    treatments = ["plain", "tiles-64+short_texts=leave"]
-    log = evaluate(make_tiny(), task.write(tmp_path / "task"), treatments=treatments)
-    assert log.verdicts["verdict"].to_list() == ["the same"]
-    assert log.frame("costs")["changed"].to_list() == [None, 0]
-    assert "parts-all" not in set(log.rows["index"]), "each document is one chunk"
+    for treatments, reads_on in ((["plain", B8], False), (["plain", B8, "tiles-16"], True)):
+        options = EvaluateOptions(folder, beir, treatments=treatments)
+        notes = STUDY.read(options, Silent()).notes
+        assert f"plain, {B8}: {longer} of 15 documents were cut at 22 tokens" in notes
+        beyond = [note for note in notes if "may itself explain" in note]
+        limit = f"comes with a limit of 22 tokens, and {longer} of 15 documents are longer"
+        assert [limit in note for note in beyond] == [True] * reads_on
 
 
 # Passages.
@@ -420,59 +392,27 @@ def test_what_rows_of_passages_say(passages: RunLog) -> None:
     assert set(clusters["cluster"]) == {1}, "translations are one cluster"
     assert set(clusters["language"]) == {2}
     assert (rows["query_tokens"] <= 2 + 30).all()
-
-
-def test_frames_of_passages(passages: RunLog) -> None:
-    """By length, fifth, language and depth; everything adds up to all queries."""
-    frames = passages.view.frames
-    assert frames["quality"].filter(metric="ndcg@10")["queries"].to_list() == [52] * 6
-    for name, groups in (
-        ("lengths", ["short documents", "long documents"]),
-        ("positions", ["1", "2", "3", "4", "5"]),
-        ("languages", ["en", "it"]),
-    ):
-        plain = frames[name].filter(treatment="plain", index="whole")
-        assert plain.to_series(4).to_list() == groups
-        assert plain["queries"].sum() == 52
-    assert frames["depths"].filter(treatment="plain", index="whole")["queries"].sum() == 52
+    depths = passages.view.frames["depths"].filter(treatment="plain", index="whole")
+    assert depths["queries"].sum() == task.queries
     assert any("queries ask for text that was not read" in note for note in passages.notes)
 
 
-def test_two_tokenizers_are_compared_on_the_same_documents(
-    passages: RunLog, bag_of_words: SentenceTransformer, mixed: str, tmp_path: Path
+def test_two_tokenizers_have_the_same_task(
+    passages: RunLog, bag_of_words: SentenceTransformer, mixed: str
 ) -> None:
-    """Passages are measured in words, so that another model has the same task."""
-    other = fairspan.evaluate(
-        bag_of_words,
-        corpus=mixed,
-        treatments=["plain"],
-        metrics=["ndcg@10"],
-        out=tmp_path / "run",
-        progress=False,
-    )
-    assert other.header.searched.fingerprints == passages.header.searched.fingerprints
-    before, after = (
-        log.rows.filter(measure="ndcg@10", treatment="plain", index="whole").sort("query")
-        for log in (passages, other)
-    )
-    assert not before["tokens"].equals(after["tokens"]), "the premise"
-    overall, *others = compare(passages, other)
-    (row,) = overall.frame.filter(index="whole").to_dicts()
-    assert row["queries"] == 52
-    change = (after["value"] - before["value"]).mean()
-    assert row["change_estimate"] == pytest.approx(change, abs=1e-12)
-    names = ["search-changes-by-length", "search-changes-by-position"]
-    assert [table.name for table in others] == names
+    """Passages are measured in words, so that models can be compared on the same documents."""
+    options = EvaluateOptions(bag_of_words, corpus=mixed, treatments=["plain"])
+    other = STUDY.read(options, Silent()).describe(passages.header)
+    assert other.searched.fingerprints == passages.header.searched.fingerprints
 
 
 # The log.
 
 
 def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
-    """What the header says; the same call finds it again. One of another version is refused."""
+    """What the header says, and on disk. One of another version is refused."""
     recorder = Recorder()
-    model = make_tiny("bert", "mean")
-    log = evaluate(model, treatments=["plain", B8], progress=recorder)
+    log = evaluate(make_tiny("bert", "mean"), progress=recorder)
     header = header_of(tmp_path / "run")
     assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
@@ -482,15 +422,11 @@ def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
     # q0, q4 and q8 share documents, q1 and q5, q2 and q6, q3 and q7.
     assert task == {"queries": 9, "documents": 15, "clusters": 4}
     assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
-    assert read_log(tmp_path / "run").rows.equals(log.rows)
+    assert "parts-all" not in set(log.rows["index"]), "here each document is one chunk"
     assert recorder.done == recorder.total > 0
     assert recorder.stopped == 1
     stages = ["reading the task", "plain: queries", "plain: one vector per document"]
     assert {*stages} <= {*recorder.stages}
-    recorder.stages.clear()
-    again = evaluate(model, treatments=["plain", B8], progress=recorder)
-    assert again.rows.equals(log.rows)
-    assert "plain: queries" not in recorder.stages
     del header["study"]["kind"]
     (log.folder / "run.json").write_text(json.dumps(header))
     said = said_by(lambda: read_log(log.folder).view)
@@ -506,6 +442,3 @@ def test_what_cannot_be_searched(
         evaluate(make_tiny(), alone.write(tmp_path / "one"))
     with pytest.raises(CorpusError, match="makes every segment a tile, and of 15 documents the"):
         evaluate(make_tiny(), treatments=["plain", "tiles-8+tiles=segments"])
-
-
-# The real model.

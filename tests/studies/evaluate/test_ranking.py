@@ -63,14 +63,6 @@ def test_what_does_not_count_is_as_if_it_were_not_there(seed: int) -> None:
     assert answers.deepest == DEPTH + max(map(len, left_out.values()))
 
 
-def test_of_equal_scores_the_later_id_comes_first() -> None:
-    """Numbers fall with ids, as trec_eval orders them, and ties go to the lower number."""
-    answers = answers_of({"q": {"d0003": 1.0}}, documents=4)
-    assert answers.names == ("d0003", "d0002", "d0001", "d0000")
-    assert answers.relevant == [{0: 1.0}]
-    assert answers.deepest == DEPTH
-
-
 def test_rows() -> None:
     """One a query and metric, about the document that answers best; ranks of every answer that has
     a gain; the language of the document or else of the query; clusters are numbered."""

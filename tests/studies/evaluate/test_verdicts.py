@@ -20,6 +20,7 @@ from fairspan.stats.estimates import t_estimates
 from fairspan.stats.gains import clusters_to_decide
 from fairspan.studies.logs import changes
 from tests.builders.searches import is_long, log_of, rows_of
+from tests.builders.simulated import with_study
 
 Gains = Mapping[str, tuple[float, float]]
 """What arms gain over plain on short and on long documents."""
@@ -98,14 +99,15 @@ def test_what_short_documents_lose_is_said_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "spread", "verdict", "short", "long"),
+    ("gain", "spread", "verdict", "short", "long", "tone"),
     [
-        ((0.0, 0.1), 0.005, "better", "not worse", "better"),
-        ((-0.1, -0.1), 0.02, "worse", "worse", "worse"),
-        ((-0.005, 0.1), 0.001, "better", "slightly worse", "better"),
-        ((0.0, -0.1), 0.02, "worse for long documents", "not worse", "worse"),
-        ((0.0, 0.0), 0.2, "inconclusive", "inconclusive", "inconclusive"),
-        ((0.0, 0.0), 0.0, "the same", "the same", "the same"),
+        ((0.0, 0.1), 0.005, "better", "not worse", "better", "good"),
+        ((-0.1, -0.1), 0.02, "worse", "worse", "worse", "bad"),
+        ((-0.005, 0.1), 0.001, "better", "slightly worse", "better", "good"),
+        ((-0.005, -0.005), 0.001, "slightly worse", "slightly worse", "slightly worse", "plain"),
+        ((0.0, -0.1), 0.02, "worse for long documents", "not worse", "worse", "bad"),
+        ((0.0, 0.0), 0.2, "inconclusive", "inconclusive", "inconclusive", "open"),
+        ((0.0, 0.0), 0.0, "the same", "the same", "the same", "plain"),
     ],
 )
 def test_the_words(
@@ -115,8 +117,11 @@ def test_the_words(
     verdict: str,
     short: str,
     long: str,
+    tone: str,
 ) -> None:
-    row = verdict_of(tmp_path, gain, spread)
+    log = searched(tmp_path, {"fair": gain}, spread)
+    (row,) = log.verdicts.to_dicts()
+    assert log.view.cards[1].tone == tone
     assert (row["verdict"], row["short"], row["long"]) == (verdict, short, long)
     assert row["documents"] == 40
     is_open = verdict == "inconclusive"
@@ -235,13 +240,9 @@ def test_beside_keywords(tmp_path: Path, alone: float, gain: float, said: str) -
 def test_how_many_documents_can_change(
     tmp_path: Path, changed: int | None, gain: float, said: str
 ) -> None:
-    spread = 0.005 * bool(gain)
-    log = searched(tmp_path / "one", {"fair": (gain, gain)}, spread)
-    costs = [
-        {**cost, "changed": changed if cost["treatment"] == "fair" else None}
-        for cost in log.header.to_json()["study"]["costs"]
-    ]
-    row = verdict_of(tmp_path / "two", gain, spread, costs=costs)
+    log = searched(tmp_path, {"fair": (gain, gain)}, 0.005 * bool(gain))
+    plain, fair = log.header.to_json()["study"]["costs"]
+    (row,) = with_study(log, costs=[plain, {**fair, "changed": changed}]).verdicts.to_dicts()
     assert ("another vector" in row["sentence"]) == bool(said)
     assert row["sentence"].endswith(said)
 

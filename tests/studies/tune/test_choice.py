@@ -50,12 +50,3 @@ def test_no_half_judges_what_it_prefers() -> None:
     # Of the better ones on their own halves, 0.35 would be claimed.
     own = np.where(in_first, values["a"], values["b"]).mean() - 0.5
     assert own == pytest.approx(0.35)
-
-
-def test_where_halves_agree_the_gain_is_that_of_all() -> None:
-    rng = np.random.default_rng(0)
-    plain = rng.random(40)
-    values = {"plain": plain, "a": plain + 0.3 + rng.normal(0, 0.01, 40), "b": plain}
-    check = cross_check(values, np.arange(40), "plain", ["a", "b"], DISTANCES, 0.01, seed=0)
-    assert check.preferred == ("a", "a")
-    assert check.gain.estimate == pytest.approx((values["a"] - plain).mean())

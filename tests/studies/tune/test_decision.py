@@ -48,7 +48,7 @@ def test_tune_and_evaluate_never_disagree() -> None:
     only what has this verdict."""
     rng = np.random.default_rng(0)
     seen = Counter[str]()
-    for _ in range(60):
+    for _ in range(40):
         values = random_values(rng)
         margin = float(rng.choice([0.0, 0.01, 0.05]))
         decision = decide(tuning_log(values, margin=margin))
@@ -59,7 +59,7 @@ def test_tune_and_evaluate_never_disagree() -> None:
         seen["use" if better else "keep"] += 1
         seen.update(item.verdict for item in evaluated)
     words = ("use", "keep", "better", "worse", "not worse", "inconclusive")
-    assert all(seen[word] >= 5 for word in words), seen
+    assert all(seen[word] >= 3 for word in words), seen
     assert any("better for" in word for word in seen), seen
 
 
