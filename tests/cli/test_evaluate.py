@@ -50,4 +50,4 @@ def test_what_is_forecast_and_what_is_shown(
         for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
             assert any(line.startswith(arm) for line in lines), arm
         by_segments = run(*asked, "--treatments", "fair+tiles=segments")
-        by_segments.is_one_line("of 8 documents the segments are not known")
+        by_segments.is_one_line("the segments of 8 documents are not known")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,8 @@ def stages_of(texts: Texts) -> list[Stage]:
 
 def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
     """The texts of every stage with what embeds them; to count them, not to embed them."""
-    return texts.stages(partial(_unlevelled, texts.subject))
+    # Each is calibrated once, however many tasks ask.
+    return texts.stages(cache(partial(_unlevelled, texts.subject)))
 
 
 def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:

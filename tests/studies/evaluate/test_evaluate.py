@@ -440,5 +440,5 @@ def test_what_cannot_be_searched(
     alone = Collection(graded.documents, {name: graded.queries[name]}, {name: gains})
     with pytest.raises(CorpusError, match="all queries are about one document, and errors need 2"):
         evaluate(make_tiny(), alone.write(tmp_path / "one"))
-    with pytest.raises(CorpusError, match="makes every segment a tile, and of 15 documents the"):
+    with pytest.raises(CorpusError, match="a tile, but the segments of 15 documents are not known"):
         evaluate(make_tiny(), treatments=["plain", "tiles-8+tiles=segments"])
