@@ -96,7 +96,7 @@ def stages_of(texts: Texts) -> list[Stage]:
 
 def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
     """The texts of every stage with what embeds them; to count them, not to embed them."""
-    # Each is calibrated once, however many tasks ask.
+    # Calibrated once, however many tasks ask.
     return texts.stages(cache(partial(_unlevelled, texts.subject)))
 
 
