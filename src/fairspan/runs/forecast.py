@@ -96,7 +96,7 @@ def stages_of(texts: Texts) -> list[Stage]:
 
 def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
     """The texts of every stage with what embeds them; to count them, not to embed them."""
-    # Calibrated once, however many tasks ask.
+    # Each treatment is calibrated once.
     return texts.stages(cache(partial(_unlevelled, texts.subject)))
 
 
