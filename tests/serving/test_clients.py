@@ -118,7 +118,7 @@ def test_curl(served: Served) -> None:
 
 def sections(page: str) -> dict[str, list[str]]:
     """The Python blocks of a page by heading."""
-    parts = re.split(r"^#+ (.*)$", page, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)[1:]
     blocks = {
         title: re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
         for title, text in zip(parts[::2], parts[1::2], strict=True)

@@ -26,6 +26,7 @@ from fairspan.exporting.graph import (
 from fairspan.model.level import level_of
 from fairspan.model.saving import require_exportable, write_json, written_whole
 from fairspan.model.source import read_json
+from fairspan.model.tiling import Tiling
 from fairspan.model.transformer import prompt_of
 from fairspan.model.window import window_of
 
@@ -157,11 +158,11 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     ids = [id for id in rng.permutation(len(tokenizer)).tolist() if id not in special][:_WORDS]
     words = [word for id in ids if (word := str(tokenizer.decode([id])).strip())] or ["a"]
     calibration = calibration_of(model)
-    tiling: Any = getattr(model[0], "tiling", None)
+    tiling: Tiling | None = getattr(model[0], "tiling", None)
     unit: Any = calibration.tile_size or calibration.basket_size
-    size: int = tiling.window if unit == WINDOW else unit
+    size = tiling.at_once if tiling is not None and unit == WINDOW else int(unit)
     if tiling is not None and calibration.short_texts == "leave":
-        size = max(size, tiling.window // 2)
+        size = max(size, tiling.at_once // 2)
     longest = window
     if longest is None or longest > _LONGEST:
         # A word is one token or more.
