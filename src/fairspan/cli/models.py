@@ -57,8 +57,8 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
     words = f"{out}: {model}, {in_words(calibration)}."
     opening = (
-        f"Load it with fairspan.load({str(out)!r}), which runs no code from the folder, or, where "
-        f"fairspan is installed, with SentenceTransformer({str(out)!r}, trust_remote_code=True)."
+        f"Load it with fairspan.load({str(out)!r}) or, where fairspan is installed, with "
+        f"SentenceTransformer({str(out)!r}, trust_remote_code=True)."
     )
     print_result(facts, [words, opening], as_json=as_json)
 
