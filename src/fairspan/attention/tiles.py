@@ -143,7 +143,7 @@ def lay_tiles(
 def spans_of(valid: Tensor) -> Tensor:
     """[N, 2]: the first token of each text, and how many it has; on the host unless traced.
 
-    Looking at them is the only device sync of a pass in tiles.
+    Looking at them is the only device sync before the layers run.
     """
     spans = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)], dim=1)
     return spans if is_traced() else spans.cpu()

@@ -36,7 +36,7 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     A part costs its tokens, padding included, and one pass.
     """
     at_once = len(lengths) * lengths[0]
-    # No two parts take less time than this.
+    # The least that two parts take; on a CPU beside the pass that one part takes, too.
     two_parts = max(lengths.sum(), 2 * GPU_PASS) if on_gpu else lengths.sum() + CPU_PASS
     if at_once <= min(AT_A_TIME, two_parts):
         return [len(lengths)]
